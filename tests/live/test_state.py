@@ -147,12 +147,14 @@ def test_under_the_scheduler_growth_and_migration_are_watched(start: Start, tmp_
     until(lambda: "ordered to move" in pliant(run, "migrate", "a", "--leave", "n0"), "the order to move")
     run.wait_for(r.ResizeDone, partial(is_resize, 2))
     flag.touch()
-    assert run.finish()["a"]["result"].startswith(f"{how} ")
+    ended = run.finish()["a"]
+    assert ended["result"].startswith(f"{how} ")
     said = "".join(path.read_text() for path in run.out.glob("*.log"))
     named, *more = [line for line in said.splitlines() if "joined" in line]
     assert not more  # also by the root of after, which has not said it
     assert named.startswith("pliant: after the resize found is ")
     assert named.endswith(" on ranks 0 and 1, and 0.0 on those that joined: hold it in job.value")
+    assert ended["notes"] == [named.removeprefix("pliant: ")]
 
 
 @pytest.mark.long

@@ -69,6 +69,7 @@ TRUE: list[tuple[Story, r.Record]] = [
     (ON, r.JobPinned(4.0, 1, on=True)),
     (ON, r.JobWishes(4.0, 1, SizeRequest(Bounds(3, 4)))),
     (ON, r.JobProgressed(4.0, 1, 0.5, 1.0, 1.1)),
+    (ON, r.JobNoted(4.0, 1, "total is missed")),
     (ON, GROWTH),
     (ON, DRAIN),
     (GROWING, r.ResizeWithdrawn(5.0, 1, 1, "a node is lost", on(2))),
@@ -129,6 +130,7 @@ FALSE: dict[str, tuple[Story, r.Record]] = {
     "wishes no more what it never wished": (ON, r.JobWishes(4.0, 1, None)),
     "wishes outside its loop": (RUNNING, r.JobWishes(4.0, 1, SizeRequest(Bounds(3, 4)))),
     "more than all of its work": (ON, r.JobProgressed(4.0, 1, 1.5)),
+    "a note of a job that waits": (ON, r.JobNoted(4.0, 2, "total is missed")),
     "progress of a job that waits": (ON, r.JobProgressed(4.0, 2, 0.5)),
     "offered nodes that another job holds": (
         [*ON, started(2, on(2, 3), FITS, one_world=True)],

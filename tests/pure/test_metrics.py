@@ -107,7 +107,7 @@ def test_the_jobs_of_the_report() -> None:
     assert {key: a[key] for key in a if key != "resizes"} == {
         "name": "a", "class": "malleable", "state": "COMPLETED", "exit_code": 0, "cpu_s": 0.0, "verified": None,
         "lost_groups": 0, "places": {}, "submit_s": 10.0, "start_s": 10.0, "end_s": 30.0, "result": "42",
-        "expected": None, "unchecked": "", "error": "",
+        "expected": None, "unchecked": "", "error": "", "notes": [],
     }  # fmt: skip
     assert a["resizes"][0] == {
         "id": 1, "kind": "expand", "from": 2, "to": 4, "nodes": "2-3", "offered_s": 12.0, "done_s": 14.0,

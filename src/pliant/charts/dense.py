@@ -138,7 +138,7 @@ class Dense(Listener):
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
         "launched", "offered", "accepted", "withdrawn", "resized", "settled", "groups_lost", "held", "wasted", "idle",
-        "nodes_there", "nodes_lost", "nodes_returned",
+        "noted", "nodes_there", "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
     def __init__(self, counted: Iterable[JobSpec] | None = None) -> None:

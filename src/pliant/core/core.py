@@ -28,6 +28,7 @@ from pliant.core.state import State
 from pliant.core.term import Term
 from pliant.model.errors import PolicyError
 from pliant.model.jobs import JobState
+from pliant.model.limits import NOTE_CHARACTERS, NOTES
 from pliant.model.nodes import EMPTY, NodeSet, lowest_bits, without
 from pliant.model.words import are, count
 from pliant.policy import view as p
@@ -101,6 +102,7 @@ class SchedulerCore:
             m.Done: losses.done,
             m.Failed: resizes.failed,
             m.Progress: self._progressed,
+            m.Note: self._noted,
         }
 
     @property
@@ -278,6 +280,10 @@ class SchedulerCore:
     def _progressed(self, job: ScheduledJob, said: m.Progress) -> None:
         fraction = min(1.0, max(0.0, said.fraction))  # a program may say what it likes
         self._ledger.record(r.JobProgressed(self.state.now, job.id, fraction, said.pace_s, said.paced_s))
+
+    def _noted(self, job: ScheduledJob, said: m.Note) -> None:
+        if job.noted < NOTES:
+            self._ledger.record(r.JobNoted(self.state.now, job.id, said.text[:NOTE_CHARACTERS]))
 
     def _ended(self, event: e.Ended) -> None:
         job = self.state.jobs.get(event.job)

@@ -28,8 +28,8 @@ OF_RESIZE = (
 OF_JOB = (
     "awake", "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted",
     "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "lost_on", "most", "nodes", "not_before",
-    "on", "one_world", "pinned", "promised", "requeues", "resize", "root", "settled", "size", "spec", "started",
-    "state", "stays_put", "target", "times", "used", "why", "wish",
+    "noted", "on", "one_world", "pinned", "promised", "requeues", "resize", "root", "settled", "size", "spec",
+    "started", "state", "stays_put", "target", "times", "used", "why", "wish",
 )  # fmt: skip
 """What is known of a resize, and of a job."""
 
@@ -81,7 +81,7 @@ class ScheduledJob:
     said hello. ``failures`` are the resizes that failed in a row, which let it grow again only at ``grow_from``.
     ``stays_put``: it has declined to move, though not for want of time. ``wish``: the one of its own that is open.
     ``most``: to more nodes its program cannot grow; 0 while nothing is known of that. ``requeues``: it will be
-    submitted again, as it was ``times`` before.
+    submitted again, as it was ``times`` before. ``noted`` counts what it has found for its user.
 
     Group ``root`` speaks for the job in ``epoch``, the number of its resizes that were done; ``last_group`` is the
     highest number that a group of it was given. ``groups`` are those that are there, each with its node, None
@@ -122,7 +122,7 @@ class ScheduledJob:
         self.root = 0
         self.on = False
         self.pinned = False
-        self.most = 0
+        self.most = self.noted = 0
         self.not_before = 0.0
         self.failures = 0
         self.grow_from = 0.0

@@ -93,6 +93,13 @@ class JobProgressed(Record, frozen=True):
     paced_s: float = 0.0
 
 
+class JobNoted(Record, frozen=True):
+    """The job has found something that its user should know, and goes on."""
+
+    job: int
+    text: str
+
+
 class ResizeOffered(Record, frozen=True):
     """From ``before`` to ``after`` nodes: ``arriving`` groups join, and of the present ones as many leave as it takes,
     those in ``leaving`` among them. ``nodes`` are reserved for the arriving ones. A drain, ``must``, cannot be
@@ -322,6 +329,7 @@ AnyRecord = (
     | JobPinned
     | JobWishes
     | JobProgressed
+    | JobNoted
     | ResizeOffered
     | ResizeWithdrawn
     | ResizeAccepted

@@ -66,6 +66,7 @@ class State:
             r.JobPinned: self._pinned,
             r.JobWishes: self._wishes,
             r.JobProgressed: self._progressed,
+            r.JobNoted: self._noted,
             r.ResizeOffered: self._offered,
             r.ResizeWithdrawn: self._withdrawn,
             r.ResizeAccepted: self._accepted,
@@ -323,6 +324,9 @@ class State:
         job.fraction = record.fraction
         job.fraction_at = record.at
         job.hear(record.at)
+
+    def _noted(self, record: r.JobNoted) -> None:
+        self.jobs[record.job].noted += 1
 
     def _offered(self, record: r.ResizeOffered) -> None:
         job = self.jobs[record.job]

@@ -112,6 +112,7 @@ class Audit:
             r.JobPinned: self._pinned,
             r.JobWishes: self._wishes,
             r.JobProgressed: self._progressed,
+            r.JobNoted: self._noted,
             r.ResizeOffered: self._offered,
             r.ResizeAccepted: self._accepted,
             r.ResizeWithdrawn: self._withdrawn,
@@ -248,6 +249,9 @@ class Audit:
         self._live(record)
         if not (0.0 <= record.fraction <= 1.0 and record.pace_s >= 0.0 and record.paced_s >= 0.0):
             raise AuditError(f"no job can have got so far: {record}")
+
+    def _noted(self, record: r.JobNoted) -> None:
+        self._live(record)
 
     def _ending(self, record: r.JobEnding) -> None:
         job = self._job(record)

@@ -48,7 +48,7 @@ class Energy(Listener):
     """
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
-        "submitted", "launched", "accepted", "withdrawn", "settled", "held",
+        "submitted", "launched", "accepted", "withdrawn", "settled", "noted", "held",
     })  # fmt: skip
 
     def __init__(self, power: Power) -> None:

@@ -35,7 +35,7 @@ class Gantt(Listener):
     """
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
-        "began", "submitted", "launched", "offered", "accepted", "withdrawn", "settled", "used",
+        "began", "submitted", "launched", "offered", "accepted", "withdrawn", "settled", "noted", "used",
     })  # fmt: skip
 
     def __init__(self) -> None:

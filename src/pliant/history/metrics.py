@@ -34,7 +34,7 @@ class Metrics(Listener):
     """
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
-        "submitted", "launched", "offered", "accepted", "groups_lost", "held", "idle",
+        "submitted", "launched", "offered", "accepted", "groups_lost", "noted", "held", "idle",
     })  # fmt: skip
 
     def __init__(

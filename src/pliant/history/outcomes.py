@@ -49,7 +49,7 @@ class JobOutcome(msgspec.Struct, rename={"job_class": "class"}, kw_only=True):
     ``exit_code`` for one that has not ended. ``verified``, ``expected`` and ``unchecked`` (why the result could
     not be checked) are for whoever runs the job's verify command. ``cpu_s``: what its ranks took of the
     processors; 0 in a simulation. ``lost_groups`` were lost, and it went on without them. ``places``: what each
-    place of a program of places says that it has done."""
+    place of a program of places says that it has done. ``notes``: what it has found that its user should know."""
 
     name: str
     job_class: JobClass
@@ -67,6 +67,7 @@ class JobOutcome(msgspec.Struct, rename={"job_class": "class"}, kw_only=True):
     expected: str | None = None
     unchecked: str = ""
     error: str = ""
+    notes: list[str] = []
 
 
 class RunMetrics(msgspec.Struct, kw_only=True):
@@ -222,6 +223,10 @@ class Outcomes(Listener):
         resize.phase = phase
         resize.error = resize.error or error
         resize.late = late
+
+    def noted(self, life: Life, text: str) -> None:
+        job = self._open[life]
+        job.notes = [*job.notes, text]
 
     def groups_lost(self, life: Life, loss: r.GroupsLost) -> None:
         self._open[life].lost_groups += len(loss.groups)

@@ -124,6 +124,9 @@ class Listener:
     def groups_lost(self, life: Life, loss: r.GroupsLost) -> None:
         """It goes on without them."""
 
+    def noted(self, life: Life, text: str) -> None:
+        """It has found something that its user should know."""
+
     def ended(self, life: Life, end: r.JobEnded, size: int) -> None:
         """It has ended, if it is not requeued, and had ``size`` nodes until then."""
 
@@ -151,7 +154,7 @@ class Listener:
 
 ROWS = (
     "began", "submitted", "started", "launched", "offered", "accepted", "withdrawn", "resized", "settled",
-    "groups_lost", "ended", "held", "wasted", "idle", "used", "nodes_there", "nodes_lost", "nodes_returned",
+    "groups_lost", "noted", "ended", "held", "wasted", "idle", "used", "nodes_there", "nodes_lost", "nodes_returned",
 )  # fmt: skip
 """What a listener may be told."""
 
@@ -198,6 +201,7 @@ class Timeline:
             r.JobLaunched: self._running,
             r.JobRunning: self._running,
             r.JobProgressed: self._progressed,
+            r.JobNoted: self._noted,
             r.ResizeOffered: self._offered,
             r.ResizeWithdrawn: self._withdrawn,
             r.ResizeAccepted: self._accepted,
@@ -273,6 +277,9 @@ class Timeline:
     def _progressed(self, record: r.JobProgressed) -> None:
         if record.pace_s > 0:
             self.jobs[record.job].pace = (record.pace_s, record.paced_s)
+
+    def _noted(self, record: r.JobNoted) -> None:
+        self._tell.noted(self.jobs[record.job], record.text)
 
     def _groups_lost(self, record: r.GroupsLost) -> None:
         life = self.jobs[record.job]

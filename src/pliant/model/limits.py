@@ -10,6 +10,8 @@ MOST_HOSTS = 1 << 16
 """Names that one host list may stand for."""
 HOST_CHARACTERS = 253
 """Of a node's name, as of any host's."""
+NOTES, NOTE_CHARACTERS = 100, 2000
+"""What is kept of what a job has found that its user should know."""
 LIVE_NODES = 4096
 """Of a live cluster."""
 LIVE_SLOTS = 256

@@ -6,8 +6,6 @@ both before the next step. What follows from it is decided by ``pliant.job.watch
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 from mpi4py import MPI
 
@@ -20,7 +18,9 @@ from pliant.mpi.data.arrays import Array
 from pliant.mpi.data.rows import Rows
 from pliant.mpi.errors import REMEDY
 from pliant.mpi.looking import look, looping
+from pliant.mpi.resizer import say
 from pliant.mpi.team import gather_all
+from pliant.protocol.messages import Note
 
 
 class Watch:
@@ -82,8 +82,15 @@ class Watch:
         if found and environment.verifies():
             raise PliantError(f"PLIANT_VERIFY: after the resize {'; '.join(found.values())}")
         if found and own.rank == 0:
-            sys.stderr.write("".join(f"pliant: after the resize {each}\n" for each in found.values()))
-            sys.stderr.flush()
+            for each in found.values():
+                self._say(f"after the resize {each}")
+
+    def _say(self, text: str) -> None:
+        """In the job's log, and in the scheduler's report."""
+        say(text)
+        context = self._context
+        if context.speaks and context.connection is not None:
+            context.connection.send(Note(context.epoch, text))
 
     def _alike(self, own: MPI.Intracomm, mine: Seen) -> bool:
         """Whether all ranks see the same: then there is nothing to find."""

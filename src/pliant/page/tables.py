@@ -13,7 +13,7 @@ from pliant.model.words import count
 from pliant.report.compare import MetricCell, MetricRow, change_text, compare
 from pliant.report.outcomes import RESULT_WIDTH, SIGNS, sizes_text, state_text
 from pliant.report.runs import Run, alike_in_nodes
-from pliant.report.words import awake, cause, percent, plain, seconds, shorten
+from pliant.report.words import CAUSE_CHARACTERS, awake, cause, percent, plain, seconds, shorten
 
 MOST_ROWS = 400
 """A page with more rows than this is no longer read; report.json has them all."""
@@ -134,6 +134,7 @@ def _outcome(run: Run, number: int, job: JobOutcome) -> dict[str, Any]:
         "state": state_text(job),
         "is_bad": job.state in ENDED and job.state is not JobState.COMPLETED,
         "cause": cause(job.error, job.exit_code) if job.error else "",
+        "notes": [shorten(each, CAUSE_CHARACTERS) for each in job.notes],
         "is_wrong": job.verified is False,
         "is_right": bool(job.verified),
         "unchecked": job.unchecked,

@@ -59,7 +59,7 @@ RECEIVE: dict[tuple[str, str], str] = {
 }
 """(state, class name of a message the job receives) -> next state."""
 
-NEUTRAL_SEND = frozenset({"Ready", "Malleable", "Reached", "Progress", "Put", "Get", "Error"})
+NEUTRAL_SEND = frozenset({"Ready", "Malleable", "Reached", "Progress", "Note", "Put", "Get", "Error"})
 """May be sent in every state between Hello and Bye, and change none."""
 
 NEUTRAL_RECEIVE = frozenset({"Welcome", "Stay", "GroupLost", "Value", "Error"})

@@ -128,6 +128,13 @@ class Progress(Message, frozen=True):
     paced_s: float = 0.0
 
 
+class Note(Message, frozen=True):
+    """The root has found something that its user should know, such as a variable that newcomers miss."""
+
+    epoch: int
+    text: str
+
+
 class Put(Message, frozen=True):
     """Store a value for all groups of the job that live in, or lead to, ``epoch``."""
 
@@ -490,12 +497,13 @@ JobMessage = (
     | Done
     | Failed
     | Progress
+    | Note
     | Put
     | Get
     | Error
     | Bye
 )
-CoreMessage = Malleable | Want | Accept | Decline | Reached | Done | Failed | Progress
+CoreMessage = Malleable | Want | Accept | Decline | Reached | Done | Failed | Progress | Note
 """What the scheduler's core hears of a job that runs."""
 RootMessage = CoreMessage | Bye
 """What only the group that speaks for the job may say."""

@@ -68,7 +68,7 @@ RECEIVE: dict[tuple[str, str], str] = {
 """(state, class name of a message the job sends) -> next state."""
 
 NEUTRAL_SEND = frozenset({"Welcome", "GroupLost", "Value", "Error"})
-NEUTRAL_RECEIVE = frozenset({"Ready", "Malleable", "Reached", "Progress", "Put", "Get", "Error"})
+NEUTRAL_RECEIVE = frozenset({"Ready", "Malleable", "Reached", "Progress", "Note", "Put", "Get", "Error"})
 
 EARLY = 64
 """How many messages of a new root are kept until the old one's Done comes."""

@@ -69,6 +69,7 @@ def _job_data(run: Run, number: int, job: JobOutcome) -> dict[str, Any]:
         "expected": job.expected,
         "unchecked": job.unchecked,
         "error": job.error,
+        **({"notes": job.notes} if job.notes else {}),
     }
 
 

@@ -42,8 +42,8 @@ class Samples(msgspec.Struct):
 
 
 IGNORES: r.Ignores = frozenset({
-    r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobWishes, r.JobProgressed, r.ResizeWithdrawn,
-    r.ResizeDeclined, r.ResizeFailed, r.GroupsLost, r.JobEnding, r.JobEnded, r.ControllerResumed,
+    r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobWishes, r.JobProgressed, r.JobNoted,
+    r.ResizeWithdrawn, r.ResizeDeclined, r.ResizeFailed, r.GroupsLost, r.JobEnding, r.JobEnded, r.ControllerResumed,
     r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesLost, r.NodesBack, r.NodesOrdered,
     r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
     r.NodesExpire, r.NodesWithdrawn,
@@ -98,8 +98,8 @@ class _Work:
     """When jobs should have done their work: those that keep pace with their model show how long an end takes."""
 
     IGNORES: ClassVar[r.Ignores] = frozenset({
-        r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobWishes, r.ResizeOffered, r.ResizeWithdrawn,
-        r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed, r.JobEnding, r.ControllerResumed,
+        r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobWishes, r.JobNoted, r.ResizeOffered,
+        r.ResizeWithdrawn, r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed, r.JobEnding, r.ControllerResumed,
         r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean, r.NodesLost, r.NodesBack,
         r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
         r.NodesExpire, r.NodesWithdrawn,

@@ -40,7 +40,7 @@ class EvalysCsv(Listener):
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
         "began", "launched", "offered", "accepted", "withdrawn", "resized", "settled", "groups_lost", "wasted",
-        "idle", "used", "nodes_there", "nodes_lost", "nodes_returned",
+        "idle", "noted", "used", "nodes_there", "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
     def __init__(self, path: Path, name: str) -> None:

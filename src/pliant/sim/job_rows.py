@@ -42,7 +42,7 @@ class JobRows(Listener):
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
         "began", "started", "launched", "offered", "accepted", "withdrawn", "settled", "wasted", "idle",
-        "used", "nodes_there", "nodes_lost", "nodes_returned",
+        "noted", "used", "nodes_there", "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
     def __init__(self, *, partitions: bool = False) -> None:

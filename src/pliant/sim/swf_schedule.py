@@ -33,7 +33,7 @@ class SwfSchedule(Listener):
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
         "began", "launched", "offered", "accepted", "withdrawn", "resized", "settled", "groups_lost", "wasted",
-        "idle", "used", "nodes_there", "nodes_lost", "nodes_returned",
+        "idle", "noted", "used", "nodes_there", "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
     def __init__(self, path: Path, jobs: Sequence[SimJob], head: str, partitions: Sequence[str] = ()) -> None:

@@ -62,6 +62,7 @@ class EventTexts:
             r.ResizeDone: self._done,
             r.ResizeFailed: self._failed,
             r.GroupsLost: self._groups_lost,
+            r.JobNoted: self._noted,
             r.JobEnded: self._ended,
             r.ControllerResumed: self._resumed,
             r.PolicyFailed: self._policy_failed,
@@ -188,6 +189,9 @@ class EventTexts:
         text = f"{name} ended as {record.state}{code}{ran}{where}" + (f": {said}" if said else "")
         text += "; it is queued again" if record.requeued else ""
         return Sentence(record.at, "failed", text, "bold yellow")
+
+    def _noted(self, record: r.JobNoted) -> Sentence:
+        return Sentence(record.at, "other", f"{self.name(record.job)}: {plain(record.text)}", "yellow")
 
     def _resumed(self, record: r.ControllerResumed) -> Sentence:
         return Sentence(

@@ -93,8 +93,8 @@ def _together(jobs: list[SimJob]) -> list[SimJob]:
 
 
 IGNORES: r.Ignores = frozenset({
-    r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobWishes, r.JobProgressed, r.ResizeOffered,
-    r.ResizeWithdrawn, r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed, r.JobEnding,
+    r.JobPromised, r.JobLaunched, r.JobMalleable, r.JobPinned, r.JobWishes, r.JobProgressed, r.JobNoted,
+    r.ResizeOffered, r.ResizeWithdrawn, r.ResizeAccepted, r.ResizeDeclined, r.ResizeFailed, r.JobEnding,
     r.ControllerResumed, r.PolicyFailed, r.PolicyRemembers, r.NodesGranted, r.NodesClean, r.NodesLost,
     r.NodesBack, r.NodesOrdered, r.NodesRefused, r.NodesReclaimed, r.NodesReturned,
     r.NodesExpire, r.NodesWithdrawn,

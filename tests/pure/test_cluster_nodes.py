@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pliant.core import records as r
 from pliant.core.settings import Settings
+from pliant.daemon.answering import answer
+from pliant.daemon.control import ControlRequest
+from pliant.daemon.controller import Controller
+from pliant.drivers.fake import FakeNodes
 from pliant.live import recording
 from pliant.live.cluster import orders as o
 from pliant.live.cluster.cluster import Cluster, RunContext
@@ -14,8 +20,10 @@ from pliant.live.fleet.fleet import Site
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import Bounds, JobSpec, JobState
 from pliant.model.kinds import JobKind
+from pliant.model.need import Need
 from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
+from pliant.policy.view import ClusterView, Decision
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant_lab.injection.audit.memory import weigh
@@ -64,6 +72,29 @@ def three_for_two() -> Driven:
     it.put(o.Batch((job("small", 1), job("large", 3))))
     assert [record.job for record in it.made(r.JobStarted) if isinstance(record, r.JobStarted)] == [1]
     return it
+
+
+class Counting:
+    """A policy that says how many nodes it saw in each pass, and asks for nothing."""
+
+    name = "counting"
+    rebalances = True
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def decide(self, view: ClusterView) -> list[Decision]:
+        self.seen.append(view.total)
+        return []
+
+
+def test_a_policy_is_not_asked_before_there_are_nodes() -> None:
+    policy = Counting()
+    cluster = Cluster(policy, Settings(), HOME)
+    cluster.handle((), 0.0)
+    assert not policy.seen
+    cluster.handle((o.Granted(("n0", "n1"), (1, 1)),), 0.0)
+    assert policy.seen == [2]
 
 
 def test_a_job_that_waits_starts_on_nodes_that_were_added() -> None:
@@ -257,11 +288,27 @@ def test_one_that_finds_its_agents_again_does_so_when_all_are_there() -> None:
     assert not it.made(r.NodesLost)
 
 
+def test_a_request_that_waits_for_a_node_that_leaves_still_does_so_after_a_restart() -> None:
+    it = Recorded(Site(grace_s=60.0, hosts=("n0", "n1")))
+    it.put(o.Reclaim(("n1",)))
+    it.put(o.Ask(1))
+    it.again()
+    it.put(it.hello("n0"), it.hello("n1"))
+    it.put(o.Ended("n1", "it has left"))
+    it.put(o.Cleared("n1"))
+    it.put(o.Cleared("n1"))  # of what the controller before may have started there
+    it.put(it.hello("n1", 8))
+    made = [type(record) for record in it.records if isinstance(record, r.NodesRefused | r.NodesGranted)]
+    assert made == [r.NodesGranted, r.NodesRefused, r.NodesGranted], (
+        "the first request is for more than there are"
+    )
+
+
 class Recorded:
     """A controller that is told one thing after another, a second apart, and recorded."""
 
-    def __init__(self) -> None:
-        self.site = Site(grace_s=60.0)
+    def __init__(self, site: Site | None = None) -> None:
+        self.site = site or Site(grace_s=60.0)
         self.control = Control.new(make("easy"), Settings(), HOME, self.site)
         self.records: list[r.Record] = []
         self.now = 0.0
@@ -272,8 +319,8 @@ class Recorded:
 
     _head = recording.RecordingHead(HOME, Settings(), "easy", "2026-01-01T00:00:00Z", Site(grace_s=60.0))
 
-    def hello(self, node: str) -> o.Heard:
-        return o.Heard(node, codec.raw(m.AgentHello(node, 1, 7)))
+    def hello(self, node: str, pid: int = 7) -> o.Heard:
+        return o.Heard(node, codec.raw(m.AgentHello(node, 1, pid)))
 
     def put(self, *inputs: o.AnyInput) -> None:
         self.now += 1.0
@@ -287,6 +334,18 @@ class Recorded:
         self.control = Control.new(make("easy"), Settings(), HOME, self.site, self.records)
         self.lines.append(recording.head(self._head, self.records))
         self.put(o.Resumed("killed"))
+
+
+def test_nodes_list_tells_those_that_leave_and_what_is_still_wanted(tmp_path: Path) -> None:
+    site = Site(labels={"n7": ("gpu",), "n8": ("gpu",)})
+    controller = Controller(make("easy"), Settings(), FakeNodes(site), output=tmp_path)
+    it = Recorded()
+    it.control = controller._control
+    it.put(o.Begin(3), it.hello("n0"), it.hello("n1"), it.hello("n2"))
+    it.put(o.Ask(2, Need(labels=("gpu",))), o.Ask(1), o.Lost("n1"), o.Reclaim(("n2",)), o.AskLess(2))
+    listed = answer(controller, ControlRequest("list"))
+    assert [each["use"] for each in listed.there] == ["free", "lost", "leaving"]
+    assert listed.awaited == [{"count": 1, "slots": 0, "labels": ("gpu",)}]
 
 
 def again(lines: list[bytes]) -> list[int]:

@@ -390,6 +390,20 @@ def test_no_other_job_is_submitted_again(spec: JobSpec, awaited: int) -> None:
     it.whole()
 
 
+def test_a_node_that_is_awaited_and_not_wanted_any_more_is_none_that_a_job_could_get() -> None:
+    it = Told("fcfs", stay=1, expire=1)
+    it.tell(0.0, e.NodesOrdered(1))
+    it.submit(0.0, AGAIN)
+    it.tell(1.0, e.NodesWithdrawn(1))
+    it.tell(END, e.Tick())
+    assert not it.core.state.jobs[1].requeues
+    it = Told(stay=0, expire=2)
+    it.tell(0.0, e.NodesOrdered(1), e.Submitted(1, rigid(1, 5000.0)))
+    assert it.core.state.jobs, "one will come that lasts"
+    it.tell(1.0, e.NodesWithdrawn(1))
+    assert not it.core.state.jobs
+
+
 def test_a_job_is_not_submitted_again_for_ever() -> None:
     it = ended_by_its_nodes()
     it.core.state.jobs[1].times = REQUEUES

@@ -109,7 +109,7 @@ def listed(*, run: RUN = "", as_json: JSON = False) -> None:
     columns = [key for key in NODE_COLUMNS if key in ("node", "use") or _says(rows, key)]
     table = Table(*(key.upper() for key in columns))
     for row in rows:
-        going = ", asked back" if row.get("asked_back") else ""
+        going = ", asked back" if row.get("asked_back") and row["use"] != "leaving" else ""
         cells = row | {"use": f"{row['use']}{going}"}
         table.add_row(*(Text(plain(_cell(cells.get(key, "")))) for key in columns))
     console = Console()

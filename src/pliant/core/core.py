@@ -127,9 +127,9 @@ class SchedulerCore:
         core = cls(policy, settings, fallback=fallback)
         for record in records:
             core.state.apply(record)
+            core._ledger.due = True
         if core.state.policy_failed and fallback is not None:
             core._policy = fallback
-        core._ledger.due = True
         return core
 
     def unanswered(self) -> list[c.Command]:
@@ -352,8 +352,7 @@ class SchedulerCore:
             self._ledger.commands.append(c.Acquire(event.count, event.need))
 
     def _nodes_withdrawn(self, event: e.NodesWithdrawn) -> None:
-        state = self.state
-        self._withdraw_nodes(min(event.count, state.nodes.awaited - state.nodes.unwanted))
+        self._withdraw_nodes(min(event.count, self.state.nodes.coming))
 
     def _withdraw_nodes(self, count: int, reason: p.Reason | None = None) -> None:
         if count > 0 and not self._ledger.held:
@@ -566,7 +565,7 @@ class SchedulerCore:
             raise self._wrong(decision, "no nodes come and go here")
         if count < 1:
             raise self._wrong(decision, "the count is 1 or more")
-        coming = state.nodes.awaited - state.nodes.unwanted
+        coming = state.nodes.coming
         have = state.total + coming
         if isinstance(decision, p.Withdraw):
             if count > coming:

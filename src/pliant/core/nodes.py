@@ -55,6 +55,11 @@ class NodeStates:
         self.total = 0
         self.returning = 0
 
+    @property
+    def coming(self) -> int:
+        """How many nodes were asked for and are still wanted."""
+        return self.awaited - self.unwanted
+
     def called(self, nodes: Iterable[int]) -> tuple[str, ...]:
         """The names of these nodes."""
         return tuple(self.names.get(node, f"n{node}") for node in nodes)
@@ -143,9 +148,10 @@ class NodeStates:
         if need in self.needs and (left := self.needs.pop(need) - count) > 0:
             self.needs[need] = left
 
-    def wanted(self) -> Iterator[tuple[Need | None, int]]:
-        """What the awaited nodes have to have, and how many of them."""
-        rest = self.awaited
+    def wanted(self, rest: int | None = None) -> Iterator[tuple[Need | None, int]]:
+        """What the awaited nodes have to have, and how many of them; of the first ``rest`` of them, where that is
+        given."""
+        rest = self.awaited if rest is None else rest
         for need, number in self.needs.items():
             if number := min(number, rest):
                 rest -= number

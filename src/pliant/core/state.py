@@ -156,10 +156,10 @@ class State:
             return None
         now, fewest = self.now, self._fewest
         unused, more_at = fewest.of(now), fewest.more_at(now)
-        coming, leased_s = self.nodes.awaited - self.nodes.unwanted, lease_s(self.settings)
+        leased_s = lease_s(self.settings)
         price = 1.0 if pool.price is None else pool.price
         return PoolView(
-            pool.min, pool.max, price, pool.idle_s, coming, unused, more_at, pool.delay_s, leased_s
+            pool.min, pool.max, price, pool.idle_s, self.nodes.coming, unused, more_at, pool.delay_s, leased_s
         )
 
     @property

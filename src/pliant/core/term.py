@@ -60,7 +60,7 @@ class Term:
         if job.spec.requeue is not True or job.times >= REQUEUES:
             return False
         left = without(nodes.all_mask, nodes.lost_mask | nodes.reclaimed_mask | self.over())
-        most = left.bit_count() + nodes.awaited if pool is None else pool.max
+        most = left.bit_count() + nodes.coming if pool is None else pool.max
         return job.spec.nodes.min <= most
 
     def over(self) -> int:
@@ -110,7 +110,7 @@ class Term:
         """Nodes may have come or gone since, or their end has been moved."""
         state = self._state
         ends = tuple((each.at, each.nodes) for each in state.expiring)
-        known = ends, state.total, state.nodes.awaited, state.nodes.until
+        known = ends, state.total, state.nodes.coming, state.nodes.until
         if known != self._known:
             self._known = known
             chances = ((self._chance(job), job.id) for job in state.queue)
@@ -126,7 +126,7 @@ class Term:
             needs_s = 0.0 if spec.may_outlast else shortest_s(spec, pool.max)
             return _Chance(needs_s, NEVER if stay >= least or state.now + needs_s <= leased else leased)
         expiring = state.expiring
-        have = state.total + state.nodes.awaited - sum(each.nodes for each in expiring)
+        have = state.total + state.nodes.coming - sum(each.nodes for each in expiring)
         if have >= least:
             return _Chance(0.0, NEVER)
         best: _Chance | None = None

@@ -80,6 +80,7 @@ def _list(controller: Controller) -> ControlAnswer:
         users |= dict.fromkeys(NodeSet(job.nodes | reserved), f"job {job.id} ({job.spec.name})")
     for number, mask in nodes.dirty.items():
         users |= dict.fromkeys(NodeSet(mask), f"cleaned of job {number}")
+    users |= dict.fromkeys(NodeSet(nodes.parked_mask), "leaving")
     there = [
         {
             "node": nodes.called([node])[0], "slots": nodes.slots.get(node, 1), "labels": nodes.labels.get(node, ()),
@@ -92,7 +93,7 @@ def _list(controller: Controller) -> ControlAnswer:
     ]  # fmt: skip
     awaited = [
         {"count": count, **({} if need is None else {"slots": need.slots, "labels": need.labels})}
-        for need, count in nodes.wanted()
+        for need, count in nodes.wanted(nodes.coming)
     ]
     return ControlAnswer(there=there, awaited=awaited)
 
@@ -200,7 +201,7 @@ def _nodes(controller: Controller, request: ControlRequest) -> ControlAnswer:
 def _withdraw(controller: Controller, most: int) -> ControlAnswer:
     """Do without up to so many of the nodes that were asked for and have not come."""
     state = controller.core.state
-    number = min(most, state.nodes.awaited - state.nodes.unwanted)
+    number = min(most, state.nodes.coming)
     if number < 1:
         raise PliantError("no nodes were asked for that have not come or been refused; see pliant nodes add")
     controller.tell(o.AskLess(number))

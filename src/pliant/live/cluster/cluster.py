@@ -2,8 +2,8 @@
 
 ``handle`` takes what has happened and answers with records and with what is to be done, in this order: the records
 are written before anything is done for them. A start or an offer comes out of the call after the one that made its
-record, as do acknowledgements and nodes to be given back, with whose agents goes what they have told: by then
-``Hold`` has told it if that could not be written.
+record, as do acknowledgements, requests for nodes, and nodes to be given back, with whose agents goes what they have
+told: by then ``Hold`` has told it if that could not be written.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class Cluster:
         self._decoder = codec.from_agent()
         self._holds: dict[str, str] = {}
         self._leaving: list[str] = []
+        self._asking: list[o.Acquire | o.Withdraw] = []
         self._unsubmitted: deque[JobSpec] = deque()
         self._turns: ArrayThrottle[JobSpec] = ArrayThrottle()
         self._specs = {job.id: job.spec for job in state.jobs.values()}
@@ -108,8 +109,8 @@ class Cluster:
     @property
     def pending(self) -> bool:
         """Whether ``handle`` has more to say at once, when the records of this call have been written."""
-        begins = bool(self._leaving) or any(life.beginning is not None for life in self.lives.values())
-        return begins and not self.held_back
+        begins = any(life.beginning is not None for life in self.lives.values())
+        return bool(begins or self._leaving or self._asking) and not self.held_back
 
     @property
     def held_back(self) -> bool:
@@ -124,6 +125,8 @@ class Cluster:
             leaving, self._leaving = self._leaving, []
             # One that was lost meanwhile, and is back, is there twice.
             self._bus.outputs.append(o.GiveBack(tuple(dict.fromkeys(leaving))))
+        asking, self._asking = self._asking, []
+        self._bus.outputs += asking  # behind those that leave, which may come again
         for life in self.lives.values():
             command, life.beginning = life.beginning, None
             if command is None or life.ended:
@@ -398,9 +401,9 @@ class Cluster:
                 for node in command.nodes:
                     self.nodes.prove(command.job, node)
             case c.Acquire():
-                self._bus.outputs.append(o.Acquire(command.count, command.need))
+                self._asking.append(o.Acquire(command.count, command.need))
             case c.WithdrawNodes():
-                self._bus.outputs.append(o.Withdraw(command.count))
+                self._asking.append(o.Withdraw(command.count))
             case c.GiveBack():
                 self._leaving += [self._bus.names[node] for node in command.nodes]
             case c.Start():

@@ -3,6 +3,7 @@ what has to follow within a time."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from pliant_lab.injection.standins.running import own_words
 
 if TYPE_CHECKING:
     from pliant.live.job.life import JobLife
+    from pliant.model.need import Need
     from pliant_lab.injection.standins.process import Proc
     from pliant_lab.injection.world import World
 
@@ -72,6 +74,9 @@ class Handled:
         self._orders: list[tuple[o.Resize, bool, bool]] = []
         self._owed: dict[int, bool] = {}
         """The jobs that have yet to hear of an offer; whether that was made before this call."""
+        self._to_ask: Counter[tuple[int, Need | None]] = Counter()
+        """Nodes that are wanted, by record, and have yet to be asked for; ``_asks_now``: the record is written."""
+        self._asks_now = False
         self._dirty: dict[tuple[int, int], float] = {}
         self._ids: set[int] = set()
         self._rests = Rests(world)
@@ -267,14 +272,18 @@ class Handled:
     def _asked_for(
         self, inputs: Sequence[o.AnyInput], records: Sequence[r.Record], outputs: Sequence[o.Output]
     ) -> None:
-        """Nodes that an operator wants are asked for."""
+        """Nodes that an operator wants are recorded, and asked for in the call after that if it is written."""
+        cluster = self._world.head.cluster
         wanted = [(each.count, each.need) for each in inputs if isinstance(each, o.Ask)]
-        if not wanted or self._world.head.cluster.core.held:
-            return
         recorded = [(each.count, each.need) for each in records if isinstance(each, r.NodesOrdered)]
-        asked = [(each.count, each.need) for each in outputs if isinstance(each, o.Acquire)]
-        if not wanted == recorded == asked:
-            raise Violation("lost", f"{wanted} nodes are wanted, {recorded} recorded, and {asked} asked for")
+        if wanted != recorded and not cluster.core.held:
+            raise Violation("lost", f"{wanted} nodes are wanted, and {recorded} recorded")
+        self._to_ask.subtract((each.count, each.need) for each in outputs if isinstance(each, o.Acquire))
+        self._to_ask = +self._to_ask
+        if self._to_ask and self._asks_now and not cluster.held_back:
+            raise Violation("lost", f"{[*self._to_ask]} nodes are wanted, and not asked for")
+        self._to_ask.update(recorded)
+        self._asks_now = not cluster.held_back
 
     def _reaches(self, name: str) -> bool:
         link, cluster = self._world.head.links.get(name), self._world.head.cluster

@@ -112,6 +112,21 @@ def test_a_request_gets_nodes_with_its_labels_and_waits_for_one_that_is_leaving(
     ]
 
 
+@pytest.mark.parametrize("first", ["cpu", "gpu"])
+def test_a_node_that_leaves_is_kept_for_the_request_that_no_other_one_fits(first: str) -> None:
+    shell = begun(Site(hosts=("cpu", "gpu"), labels={"gpu": ("gpu",)}), 2)
+    shell.settle()
+    shell.leaving |= {"cpu", "gpu"}
+    shell.fleet.give_back([first])
+    shell.fleet.give_back(["gpu" if first == "cpu" else "cpu"])
+    shell.ask(1)
+    shell.ask(1, GPU)
+    shell.settle()
+    assert not shell.refused
+    assert shell.granted == 4
+    assert sorted(shell.fleet.nodes) == ["cpu", "gpu"]
+
+
 def test_what_waits_is_withdrawn_first_and_refused_where_nothing_can_come_any_more() -> None:
     shell = begun(Site(hosts=("a",)), 1)
     shell.settle()
@@ -194,6 +209,15 @@ def test_a_node_whose_unknown_agent_is_being_cleared_is_cleared_once_and_starts_
     fleet.nodes.clear()
     fleet.take(hello)
     assert fleet.outputs[-1] == o.Clear("n0"), "another one has come later"
+
+
+def test_people_are_told_that_a_node_is_not_used_again_where_an_unknown_agent_has_left_something() -> None:
+    fleet = Fleet(Site())
+    fleet.take(o.Heard("n0", codec.raw(m.AgentHello("n0", 1, 7))))
+    fleet.take(o.Cleared("n0", "process 7 cannot be ended"))
+    assert fleet.outputs[1:] == [o.Notice("n0 is not used again: process 7 cannot be ended")]
+    fleet.request(1)
+    assert fleet.outputs[-1] == o.StartAgents(("n1",))
 
 
 def test_an_order_that_waited_for_a_link_and_is_lost_on_it_comes_again() -> None:

@@ -66,6 +66,11 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
+def _strictest_first(need: Need | None) -> tuple[int, str]:
+    """The key by which requests are sorted: those first that few nodes fit."""
+    return (0 if need is None else -len(need.labels), str(need))
+
+
 class Fleet:
     """``take`` is told what happens to nodes, and ``request``, ``give_back`` and ``send`` what is wanted. What follows
     is in ``events``, for whoever uses the nodes, and ``outputs``, for the driver, until they are taken from there."""
@@ -84,8 +89,8 @@ class Fleet:
         """Names of nodes that are not used again."""
         self._strangers: set[str] = set()
         """Nodes that nobody has asked for and whose agents have called: they are being cleared."""
-        self._waiting: list[Need | None] = []
-        """What was asked for and is to come when nodes have left that can be used again: an entry for each node."""
+        self._waiting: Counter[Need | None] = Counter()
+        """What was asked for and is to come when nodes have left that can be used again."""
         self._begun = False
         self._missing: dict[str, str] = {}
         """Nodes that the run cannot begin with, and why."""
@@ -135,6 +140,7 @@ class Fleet:
                     self._cleared(node, given.left)
                 elif given.left:
                     self._spoilt.add(given.node)
+                    self._tell_spoilt(given.node, given.left)
             case o.TakenAway() if node is not None:
                 self._forget(node)
                 self.events.append(o.Returned((node.name,)))
@@ -171,19 +177,28 @@ class Fleet:
         """So many nodes more, each with this ``need``: Granted for each that comes, Refused for each that cannot. For
         nodes that are leaving it waits, as they may be used again."""
         names = self._names(wanted, need)
-        leaving = [
-            each
-            for each in self.nodes.values()
-            if each.stage is NodeStage.LEAVING and self._fits(each.name, need)
-        ]
-        later = max(0, min(wanted - len(names), len(leaving) - len(self._waiting)))
-        self._waiting += [need] * later
+        if (later := min(wanted - len(names), self._will_leave(need))) > 0:
+            self._waiting[need] += later
         if missing := wanted - len(names) - later:
             self.events.append(o.Refused(missing, self._why_not(need, len(names)), need))
         self._add(names, need)
 
-    def _fits(self, name: str, need: Need | None) -> bool:
-        return need is None or need.met(self._site.slots, self._labels(name))
+    def _will_leave(self, need: Need | None) -> int:
+        """How many of the nodes that are leaving fit this, when each other request that waits has one: of those, if it
+        can, that do not fit this."""
+        leaving = Counter(node.labels for node in self.nodes.values() if node.stage is NodeStage.LEAVING)
+        kinds = sorted(leaving, key=lambda labels: self._meets(labels, need))
+        for other in sorted(self._waiting, key=_strictest_first):
+            lacking = self._waiting[other]
+            for labels in kinds:
+                if self._meets(labels, other):
+                    taken = min(lacking, leaving[labels])
+                    leaving[labels] -= taken
+                    lacking -= taken
+        return sum(number for labels, number in leaving.items() if self._meets(labels, need))
+
+    def _meets(self, labels: tuple[str, ...], need: Need | None) -> bool:
+        return need is None or need.met(self._site.slots, labels)
 
     def _labels(self, name: str) -> tuple[str, ...]:
         return self._site.labels.get(name, ())
@@ -209,15 +224,17 @@ class Fleet:
 
     def _serve(self) -> None:
         """What waits may come now, or never will."""
-        waiting, self._waiting = self._waiting, []
-        for need in waiting:
-            self.request(1, need)
+        waiting, self._waiting = self._waiting, Counter()
+        for need in sorted(waiting, key=_strictest_first):
+            self.request(waiting[need], need)
 
     def withdraw(self, wanted: int) -> None:
         """So many of the nodes that were asked for and have not come are not wanted any more: the last ones first."""
-        while wanted and self._waiting:
-            wanted -= 1
-            self.events.append(o.Refused(1, WITHDRAWN, self._waiting.pop()))
+        for need in reversed(list(self._waiting)):
+            if fewer := min(wanted, self._waiting[need]):
+                wanted -= fewer
+                self._waiting[need] -= fewer
+                self.events.append(o.Refused(fewer, WITHDRAWN, need))
         coming = [
             node for node in self.nodes.values() if not node.is_known and node.stage is not NodeStage.LEAVING
         ]
@@ -238,7 +255,9 @@ class Fleet:
         free = (name for name in names if name not in self.nodes and name not in self._spoilt)
         return [
             name
-            for _, name in zip(range(room), (name for name in free if self._fits(name, need)), strict=False)
+            for _, name in zip(
+                range(room), (name for name in free if self._meets(self._labels(name), need)), strict=False
+            )
         ]
 
     def _add(self, names: list[str], need: Need | None = None) -> None:
@@ -358,7 +377,7 @@ class Fleet:
             return
         node.is_clearing = False
         if left:
-            self.outputs.append(o.Notice(f"{node.name} is not used again: {left}"))
+            self._tell_spoilt(node.name, left)
         if node.stage is NodeStage.LEAVING:
             self._left(node, clean=not left)
         elif node.stage is NodeStage.REQUESTED and not left:
@@ -368,6 +387,9 @@ class Fleet:
         else:
             self._not_come(node, clean=not left)
         self._look()
+
+    def _tell_spoilt(self, name: str, left: str) -> None:
+        self.outputs.append(o.Notice(f"{name} is not used again: {left}"))
 
     def _left(self, node: Node, *, clean: bool) -> None:
         """It was given back, or withdrawn."""

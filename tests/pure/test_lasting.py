@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import pytest
 from audits import audit
 from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_marginal import malleable
 from test_simulation import policies_, rigid_jobs
+from workloads import rigid
 
 from pliant.core import events as e
 from pliant.core import records as r
+from pliant.core.core import SchedulerCore
 from pliant.core.settings import NEVER, Settings
 from pliant.core.state import State
 from pliant.model.nodes import NodeSet
 from pliant.plan.cost import INSTANT
+from pliant.policy.conservative import DEPTH
+from pliant.policy.ends import Ends
 from pliant.policy.registry import make
 from pliant.policy.view import Policy
 from pliant.sim.simulator import Conditions, Simulator
@@ -112,3 +120,37 @@ def test_promises_are_kept_amid_nodes_that_expire(
         elif isinstance(record, r.JobStarted) and record.job in promised:
             assert record.at <= promised.pop(record.job) + ROUNDING_S, record
     assert not promised, "they were promised a start, and never have begun"
+
+
+def test_marginal_takes_no_node_from_a_grown_job_on_whose_end_a_promise_counts() -> None:
+    """Amid nodes that expire the promise counts on the size that the long job has, not on its preferred one."""
+    jobs = [
+        malleable("long", 1, 4, 32, 6000.0),
+        rigid("wide", 32, 500.0, at=10.0),
+        *(malleable(f"short {i}", 1, 4, 16, 120.0, at=60.0 + 90 * i) for i in range(10)),
+    ]
+    records = run(jobs, 32, make("marginal"), [NEVER] * 31 + [1e6])
+    first = {each.job: each.start_by for each in reversed(records) if isinstance(each, r.JobPromised)}
+    [started] = [each.at for each in records if isinstance(each, r.JobStarted) and each.job == 2]
+    assert started <= first[2] + ROUNDING_S
+
+
+def test_a_pass_of_conservative_amid_nodes_that_expire_costs_no_more_than_its_reservations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = Counter[int]()
+    counts = Ends.counts
+
+    def counting(self: Ends, entry: int, length: float, *, whole: bool) -> list[int]:
+        looked[jobs] += 1
+        return counts(self, entry, length, whole=whole)
+
+    monkeypatch.setattr(Ends, "counts", counting)
+    for jobs in (200, 800):
+        core = SchedulerCore(make("conservative"), SETTINGS)
+        core.handle([e.Granted(NodeSet.first(64)), e.Granted(NodeSet.first(8), until=1e6)], 0.0)
+        specs = [rigid(f"j{i}", 1 + i % 16, 60.0 + i).spec for i in range(jobs)]
+        records, _ = core.handle([e.Submitted(i, spec) for i, spec in enumerate(specs, 1)], 1.0)
+        assert sum(isinstance(record, r.JobPromised) for record in records) == DEPTH
+        core.handle([e.Tick()], 2.0)
+    assert looked[800] < 1.5 * looked[200], "four times the jobs, and most have no reservation"

@@ -19,6 +19,8 @@ from pliant.policy.view import ClusterView, Decision, Promise, Start
 
 CHOOSING = ("preferred", "free")
 """By these rules a job that may have several sizes can start with more nodes than it has a place for."""
+DEPTH = 100
+"""So many waiting jobs hold a reservation amid nodes that expire."""
 
 
 class Conservative:
@@ -28,6 +30,9 @@ class Conservative:
     now: with estimates that are upper bounds its old place is one of them. Places are for the smallest
     size that rule ``start`` allows; a job that can start at once takes more, by rule ``start``, where that
     moves nobody's place.
+
+    Amid nodes that expire the first 100 jobs alone hold a reservation: those that were promised a start, the soonest
+    first, and then others in the order of the queue. Who is behind them starts where it harms none of theirs.
 
     All promises are in the view. What is kept between passes only saves the work of reserving anew what
     nothing has changed for; one that is made anew looks once more, and may better some places by it.
@@ -92,7 +97,8 @@ class Conservative:
 
 
 class _Amid:
-    """One pass amid nodes that expire: all is reserved anew, those first that were promised something."""
+    """One pass amid nodes that expire: all is reserved anew, for ``DEPTH`` jobs, those first that were promised
+    something."""
 
     def __init__(self, view: ClusterView, start: str) -> None:
         self._view = view
@@ -105,7 +111,7 @@ class _Amid:
         view, ends = self._view, self._ends
         queue = list(view.queue)
         promised = sorted((job.promised, job.id, job) for job in queue if job.promised is not None)
-        for at, _, job in promised:
+        for at, _, job in promised[:DEPTH]:
             self._reserve(job, max(at, view.now))
         decisions: list[Decision] = []
         passed = False
@@ -116,7 +122,7 @@ class _Amid:
                 decisions.append(Start(job.id, size, BACKFILLED if passed else FITS))
                 continue
             passed = True
-            begins = self._reserve(job, view.now)
+            begins = self._reserve(job, view.now) if len(self._places) < DEPTH else None
             if begins is not None and begins != job.promised:
                 decisions.append(Promise(job.id, begins))
         return decisions
@@ -124,6 +130,8 @@ class _Amid:
     def _reserve(self, job: JobView, since: float) -> float | None:
         """Keep nodes for the job from the first time on, not before ``since``, at which there are enough: that time."""
         nodes, whole = least_size(job, self._rule, self._view.total), not job.spec.may_outlast
+        if nodes > self._view.total:
+            return None
         seconds = length(job, nodes)
         entry = self._ends.earliest(nodes, seconds, since, whole=whole)
         if entry is None:

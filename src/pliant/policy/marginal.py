@@ -189,6 +189,7 @@ class _Pass:
     def _reserve(self, job: JobView, size: int) -> tuple[Reservation | None, Reservation | None]:
         """When the head gets its nodes, and by when it is promised them."""
         if self.view.expiring:
+            self._by = -NEVER  # the promise counts on the sizes that jobs have
             started = [(self._end(each, self._sizes[each.id]), self._sizes[each.id]) for each in self._claims]
             found = reserve(self.view, size, self._nodes.free, started, lasts_s(job, size))
             return found, found

@@ -10,7 +10,7 @@ from pliant.live.fleet.fleet import Site
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 
-Event = o.Heard | o.Cut | o.Ended | o.Cleared | o.TakenAway | o.Granted | o.EndAll
+Event = o.Heard | o.Cut | o.Ended | o.Cleared | o.TakenAway | o.Warned | o.Granted | o.EndAll
 """What a driver tells: of agents, and what it hears of the time for which there are nodes."""
 Tell = Callable[[Event], object]
 

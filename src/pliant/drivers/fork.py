@@ -123,7 +123,8 @@ class ForkedNodes:
         self._server: asyncio.Server | None = None
         self.secret = kept_secret(runtime) if grace else b""
         self._envelopes = codec.from_nodes()
-        self._others = processes.children()  # of this process, and none of ours
+        self._others: set[int] | None = None
+        """The children of this process that were there before any of ours; None before it is open."""
 
     # ---- the port ------------------------------------------------------------------------------------
 
@@ -235,7 +236,7 @@ class ForkedNodes:
             if envelope.node != name:
                 raise ProtocolError(f"a message of {envelope.node!r}")
         except ProtocolError as error:  # it costs nobody a node
-            sys.stderr.write(f"pliant: from the agent of {name}: {error}\n")
+            self._tell(o.Warned(f"from the agent of {name}: {error}"))
             return
         self._tell(o.Heard(name, envelope.message, envelope.number, envelope.after, envelope.obeyed))
 
@@ -254,7 +255,7 @@ class ForkedNodes:
                 self._spawn(self._watch(name, agent))
                 self._agents.setdefault(name, agent)
         except (OSError, TimeoutError, ValueError) as error:
-            sys.stderr.write(f"pliant: agent of process {pid}: {trouble(error)}\n")
+            self._tell(o.Warned(f"agent of process {pid}: {trouble(error)}"))
             writer.close()
             return
         agent.hang_up()
@@ -290,6 +291,8 @@ class ForkedNodes:
     async def _bury(self, node: str | None = None) -> set[int]:
         """End what agents that are gone, of one node or of all, have left behind, with or without its cookie. What
         cannot be ended is returned."""
+        if self._others is None:
+            return set()
         began = asyncio.get_running_loop().time()
         found: set[int] = set()
         for _ in range(BURIALS):

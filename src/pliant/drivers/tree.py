@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -178,12 +177,13 @@ class TreeNodes:
             self._ranks[started.node] = started.rank
 
     def _keep_if_can(self, new: kept.KeptRoot) -> None:
-        """An old list has one node too many, which does not call the next controller, or a node under an old rank."""
+        """Where the file stays as it was, the next controller waits for an agent that is gone, or knows one that was
+        started again under the rank that it had before: people are told that."""
         try:
             self._keep(new)
         except OSError as error:
             why = f"{self._path} cannot be written: {error.strerror or error}"
-            sys.stderr.write(f"pliant: {why}; a controller that begins again may not find all nodes\n")
+            self._tell(o.Warned(f"{why}; a controller that begins again may not find all nodes"))
             self._kept = new
 
     def deliver(self, message: msgspec.Raw) -> None:

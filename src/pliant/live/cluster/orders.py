@@ -210,6 +210,12 @@ class Cleared(Input, frozen=True):
     left: str = ""
 
 
+class Warned(Input, frozen=True):
+    """From a driver: something that people who watch the run should know."""
+
+    text: str
+
+
 class TakenAway(Input, frozen=True):
     """From a driver: the node's source has taken it away, with all that ran there."""
 
@@ -221,7 +227,7 @@ OfCluster = (
     | Cancel | Resize | Tail | Fired | Hold | Release | Resumed | EndAll | EndNow
 )  # fmt: skip
 """What the machine of the jobs is told."""
-OfNodes = Begin | Heard | Cut | Ended | Cleared | TakenAway
+OfNodes = Begin | Heard | Cut | Ended | Cleared | TakenAway | Warned
 """What the fleet is told."""
 AnyInput = OfCluster | OfNodes
 

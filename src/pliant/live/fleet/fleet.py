@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from itertools import count as counting
+from itertools import islice
 
 import msgspec
 
@@ -120,12 +121,17 @@ class Fleet:
 
     def take(self, given: o.OfNodes | o.Fired) -> None:
         """What has happened to a node, or to a timer of the fleet."""
-        if isinstance(given, o.Begin):
-            self._begin(given.count)
-            return
-        if isinstance(given, o.Fired):
-            self._fired(*map(str, given.key[1:]))
-            return
+        match given:
+            case o.Begin():
+                self._begin(given.count)
+            case o.Fired():
+                self._fired(*map(str, given.key[1:]))
+            case o.Warned():
+                self.outputs.append(o.Notice(given.text))
+            case _:
+                self._befallen(given)
+
+    def _befallen(self, given: o.Heard | o.Cut | o.Ended | o.Cleared | o.TakenAway) -> None:
         node = self.nodes.get(given.node)
         match given:
             case o.Heard():
@@ -203,8 +209,8 @@ class Fleet:
     def _labels(self, name: str) -> tuple[str, ...]:
         return self._site.labels.get(name, ())
 
-    def _why_not(self, need: Need | None, names: int) -> str:
-        """Why there are no more than so many ``names``."""
+    def _why_not(self, need: Need | None, found: int) -> str:
+        """Why there are no more than those that were ``found``."""
         site, what = self._site, ""
         if need is not None and need.slots > site.slots:
             return f"nodes have {count(site.slots, 'slot')} here, and {need.slots} are asked for"
@@ -219,7 +225,7 @@ class Fleet:
         else:
             hosts = len(site.hosts)
         if 0 < hosts <= site.most:
-            return f"of {count(hosts, 'host' if site.hosts else 'node')}{what} {are(names)} there to be added"
+            return f"of {count(hosts, 'host' if site.hosts else 'node')}{what} {are(found)} there to be added"
         return f"{site.most:,} nodes are the most here"
 
     def _serve(self) -> None:
@@ -253,12 +259,7 @@ class Fleet:
             names = self._site.labels if need.labels else names
             room *= need.slots <= self._site.slots
         free = (name for name in names if name not in self.nodes and name not in self._spoilt)
-        return [
-            name
-            for _, name in zip(
-                range(room), (name for name in free if self._meets(self._labels(name), need)), strict=False
-            )
-        ]
+        return list(islice((name for name in free if self._meets(self._labels(name), need)), room))
 
     def _add(self, names: list[str], need: Need | None = None) -> None:
         nodes = [Node(name, self._labels(name), need=need) for name in names]

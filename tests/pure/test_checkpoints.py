@@ -23,11 +23,11 @@ from pliant.history.metrics import measure
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.kinds import JobKind
+from pliant.model.limits import REQUEUES
 from pliant.model.nodes import NodeSet
 from pliant.model.speedup import Amdahl, Phase, Phases
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.registry import make
-from pliant.sim.breakdowns import MOST_REQUEUES
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import Conditions, SimEnd, Simulator, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
@@ -178,11 +178,11 @@ def test_a_job_that_never_gets_to_a_checkpoint_is_given_up_and_one_that_does_is_
         never = Conditions(Settings(cost=INSTANT), failures=failing, checkpoints=Checkpoints(1e4, 1.0))
         simulate([long], 4, make("malleable"), never, records.append)
         assert measure(records).failed == 1
-        assert len(of(records, r.GroupsLost)) + len(of(records, r.JobEnded)) == MOST_REQUEUES + 1
+        assert len(of(records, r.GroupsLost)) + len(of(records, r.JobEnded)) == REQUEUES + 1
     records = []
     often = never._replace(checkpoints=Checkpoints(5.0, 0.0))
     end = simulate([rigid("a", 1, 1e5)], 1, make("fcfs"), often, records.append)
-    assert (end.requeued > MOST_REQUEUES, measure(records).failed) == (True, 0)
+    assert (end.requeued > REQUEUES, measure(records).failed) == (True, 0)
 
 
 def test_checkpoints_as_users_write_them() -> None:

@@ -25,10 +25,10 @@ from pliant.history.metrics import measure
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.kinds import JobKind
+from pliant.model.limits import REQUEUES
 from pliant.model.speedup import Amdahl
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.registry import make
-from pliant.sim.breakdowns import MOST_REQUEUES
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import Conditions, SimEnd, Simulator, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
@@ -146,7 +146,7 @@ def test_a_job_that_can_never_start_is_named() -> None:
 
 def test_a_job_that_is_never_done_is_given_up() -> None:
     end, records = run([rigid("a", 1, 1e6)], 1, Failures(drawn=DrawnFailures(50.0, 1.0, fixed=True)))
-    assert (end.requeued, end.node_failures) == (MOST_REQUEUES, MOST_REQUEUES + 1)
+    assert (end.requeued, end.node_failures) == (REQUEUES, REQUEUES + 1)
     assert measure(records).failed == 1
 
 

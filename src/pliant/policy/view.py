@@ -139,7 +139,8 @@ class End(msgspec.Struct, frozen=True, gc=False):
 
     ``done`` is the share of its work that it had done, 0 to 1 (``JobView.done``); 1 if it completed.
     ``worked_s`` are the seconds at its preferred size that it computed for (``JobView.worked_s``).
-    ``requeued`` is the number under which the same job was submitted again, since it lost a node; 0 if it was not.
+    ``requeued`` is the number under which the same job was submitted again, as it lost a node or its nodes
+    expired; 0 if it was not.
     """
 
     job: int

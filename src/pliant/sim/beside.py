@@ -49,18 +49,18 @@ class SimulatorsBeside:
         check_dependencies(sorted(every, key=attrgetter("spec.submit_s")))
         self._parts = parts
         self._simulators: list[Simulator] = []
-        first, place = 0, None
+        first, neighbourhood = 0, None
         for index, part in enumerate(parts):
             if part.jobs:
                 check_jobs(part.jobs, part.nodes, f"partition {part.name!r} has")
-            place = Neighbourhood(index, len(parts), first, place)
+            neighbourhood = Neighbourhood(index, len(parts), first, neighbourhood)
             booked = of_partition(conditions.bookings, part.name, index)
             check_bookings(booked, part.nodes, f"partition {part.name!r} has")
-            own = conditions._replace(place=place, bookings=booked)
+            own = conditions._replace(neighbourhood=neighbourhood, bookings=booked)
             if failures is not None:
                 own = own._replace(failures=failures.among(first, part.nodes))
             simulator = Simulator(part.jobs, part.nodes, part.policy, own, part.sink)
-            place.others.append(simulator)
+            neighbourhood.others.append(simulator)
             self._simulators.append(simulator)
             first += part.nodes
 

@@ -6,13 +6,11 @@ from collections.abc import Iterable
 
 from pliant.core import events as e
 from pliant.core.settings import NEVER
+from pliant.model.limits import REQUEUES
 from pliant.model.nodes import NodeSet
 from pliant.sim.running import RunningJob
 from pliant.workloads.failures import Outage
 
-MOST_REQUEUES = 100
-"""A job that has been ended so often by failing nodes is not submitted again: it would never be done. Of one that
-writes checkpoints those losses count that came since the last."""
 PATIENCE = 100
 """So many failures and returns of each node, on average, may pass while jobs wait and none can start."""
 
@@ -58,7 +56,7 @@ class Breakdowns:
             restarting = tuple(
                 run.number
                 for run in runs
-                if run.saving is not None and run.mask & lost and run.losses(now) < MOST_REQUEUES
+                if run.saving is not None and run.mask & lost and run.losses(now) < REQUEUES
             )
             events.append(e.Lost(NodeSet(lost), restarting=restarting))
         return events

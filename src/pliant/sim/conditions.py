@@ -18,7 +18,8 @@ from pliant.workloads.job import SimJob
 class SimEnd(NamedTuple):
     """``jobs`` jobs were simulated until ``at`` seconds, in ``calls`` calls of the core.
 
-    ``node_failures`` times a node has failed, and ``requeued`` times a job that lost one was submitted again.
+    ``node_failures`` times a node has failed, and ``requeued`` times a job was submitted again, as it lost
+    one or its nodes expired.
     ``lost_node_s`` are the node-seconds that jobs had held when a failing node ended them, or set them back to a
     checkpoint: with these, those held since the last. ``reserved_node_s`` of them had advance reservations, and
     ``reserved_late_node_s`` they did not have when they should. The last are those of ``history.energy.Use``, None
@@ -76,9 +77,9 @@ class Conditions(NamedTuple):
 
     ``starting``: a job computes only after its groups have started, at the cost of the settings. ``instant``
     is the order in which events of one instant reach the core. With ``failures`` nodes fail and return, until
-    all jobs have ended. With ``checkpoints`` jobs write these, and go on from them. ``place``: it is one of several
-    beside each other. ``bookings``: nodes are reserved in advance, which the policy has to know. ``power`` is what a
-    node draws, and whether nodes are switched off: what starts on such waits until they are up.
+    all jobs have ended. With ``checkpoints`` jobs write these, and go on from them. ``neighbourhood``: it is one of
+    several beside each other. ``bookings``: nodes are reserved in advance, which the policy has to know. ``power`` is
+    what a node draws, and whether nodes are switched off: what starts on such waits until they are up.
     """
 
     settings: Settings = Settings()
@@ -86,7 +87,7 @@ class Conditions(NamedTuple):
     instant: Instant = Instant.TOGETHER
     failures: Failures | None = None
     checkpoints: Checkpoints | None = None
-    place: Neighbourhood | None = None
+    neighbourhood: Neighbourhood | None = None
     bookings: Sequence[Booking] = ()
     power: Power | None = None
 

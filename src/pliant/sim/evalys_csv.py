@@ -33,9 +33,9 @@ NO_ENERGY = -1
 class EvalysCsv(Listener):
     """Listens to a simulation of the workload ``name``; a context, which is left when all jobs have ended.
 
-    A line for each time that a job was submitted, in order; one that lost a node goes on as ``NAME#1``, as pybatsim
-    submits jobs again. The format has one set of nodes for a job: of one that was resized, those that it held for the
-    longest time without a change. BatchError, on entering already, if ``path`` cannot be written.
+    A line for each time that a job was submitted, in order; one that is submitted again goes on as ``NAME#1``, as
+    pybatsim submits jobs again. The format has one set of nodes for a job: of one that was resized, those that it held
+    for the longest time without a change. BatchError, on entering already, if ``path`` cannot be written.
     """
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({

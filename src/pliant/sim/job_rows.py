@@ -15,8 +15,8 @@ COLUMNS = (
     "bounded_slowdown", "exit_code", "requeue_of", "sizes",
 )  # fmt: skip
 """Times in seconds, the first three since the start of the simulation; ``nodes_mean`` is over the run time.
-What a job that never started has none of is None, in a CSV an empty cell. A job that lost a node has a row for each
-time that it was submitted; ``requeue_of`` is its number before. ``sizes`` are the nodes that it had, as
+What a job that never started has none of is None, in a CSV an empty cell. A job has a row for each time that it
+was submitted; ``requeue_of`` is its number before. ``sizes`` are the nodes that it had, as
 ``time:nodes`` steps: from so many seconds after its start, as in ``0:4;120.5:8``."""
 
 

@@ -20,11 +20,12 @@ from pliant.model.bookings import check_bookings
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.instants import rounding_s
 from pliant.model.jobs import Bounds, JobClass, JobState
+from pliant.model.limits import REQUEUES
 from pliant.model.nodes import NodeSet, lowest_bits, without
 from pliant.policy.view import Policy
 from pliant.protocol import messages as m
 from pliant.sim.booked import Booked, BookedNodes
-from pliant.sim.breakdowns import MOST_REQUEUES, Breakdowns
+from pliant.sim.breakdowns import Breakdowns
 from pliant.sim.checkpoints import Saved
 from pliant.sim.conditions import PLAIN, Conditions, Neighbourhood, SimEnd
 from pliant.sim.evolving import new_run
@@ -67,7 +68,7 @@ class Simulator:
         conditions: Conditions = PLAIN,
         sink: Callable[[r.Record], None] | None = None,
     ) -> None:
-        settings, starting, instant, failures, self._checkpoints, place, bookings, power = conditions
+        settings, starting, instant, failures, self._checkpoints, neighbourhood, bookings, power = conditions
         self._now = self._lost_node_s = 0.0
         self._wake = self.next = NEVER
         self._heap: list[tuple[float, int, Callable[[Any, int], None], Happens, int]] = []
@@ -79,21 +80,21 @@ class Simulator:
             Instant.ELASTISIM: self._one_by_one,
         }[instant]
         ordered = sorted(jobs, key=attrgetter("spec.submit_s"))
-        if place is None:
+        if neighbourhood is None:
             check_jobs(jobs, nodes)
             check_dependencies(ordered)
-            place = Neighbourhood()
+            neighbourhood = Neighbourhood()
             check_bookings(bookings, nodes)
         self._count = len(ordered)
-        self._followers = place.followers
+        self._followers = neighbourhood.followers
         self._thinking = 0
-        place.expect(self, ordered)
-        self._turns: ArrayThrottle[SimJob] | None = (
+        neighbourhood.expect(self, ordered)
+        self._throttle: ArrayThrottle[SimJob] | None = (
             ArrayThrottle() if any_limited(job.spec for job in jobs) else None
         )
         self._jobs = [job for job in ordered if not job.after]
         self._nodes = nodes
-        self._place = place
+        self._neighbourhood = neighbourhood
         self._policy = policy
         self._cost = settings.cost
         self._pool = settings.pool
@@ -104,7 +105,7 @@ class Simulator:
         self._requested: list[Requested] = []
         self._leased = self._lease_s != NEVER
         self.core = SchedulerCore(policy, settings)
-        self.core.state.number_resizes(place.index, place.count)
+        self.core.state.number_resizes(neighbourhood.index, neighbourhood.count)
         self._energy = Energy(power) if power is not None else None
         energy = (self._energy.add,) if self._energy is not None else ()
         self._sinks = (*energy, sink) if sink is not None else energy
@@ -112,9 +113,11 @@ class Simulator:
         self._ending_s = settings.cost.end_s if starting else 0.0
         self._progress: Callable[[int], None] | None = None
         self._failures = failures
-        outages = failures.outages(nodes, place.first) if failures is not None else ()
+        outages = failures.outages(nodes, neighbourhood.first) if failures is not None else ()
         # Of a machine alone, failures count from its first submission on: a trace may begin years after time 0.
-        self._breakdowns = Breakdowns(outages, nodes, ordered[0].spec.submit_s if place.count == 1 else 0.0)
+        self._breakdowns = Breakdowns(
+            outages, nodes, ordered[0].spec.submit_s if neighbourhood.count == 1 else 0.0
+        )
         self._watch = Watch()
         self._runs: dict[int, RunningJob] = {}
         self._wishes: list[e.Event] = []
@@ -157,7 +160,7 @@ class Simulator:
         self._progress = progress
         there = self._nodes if self._pool is None else self._pool.min
         self._away = ((1 << self._nodes) - 1) >> there << there
-        self._events.append(e.Granted(NodeSet(((1 << there) - 1) << self._place.first)))
+        self._events.append(e.Granted(NodeSet(((1 << there) - 1) << self._neighbourhood.first)))
         self._happen()
         self._look_ahead()
 
@@ -189,7 +192,7 @@ class Simulator:
             self._watch.at_once(self.core.state, self._policy.name, done, len(self._runs))
 
     def _next_outage(self) -> float:
-        busy = self.busy or any(other.busy for other in self._place.others)
+        busy = self.busy or any(other.busy for other in self._neighbourhood.others)
         done = self._ended + self._submitted
         hopeless = not busy and self._breakdowns.hopeless(done, self.core.state.total)
         return NEVER if hopeless else self._breakdowns.at
@@ -298,13 +301,13 @@ class Simulator:
     def _submit_next(self) -> None:
         """Submit the next job, which is due."""
         job = self._jobs[self._next]
-        if self._turns is None or self._turns.come(job.spec, job) is not None:
+        if self._throttle is None or self._throttle.come(job.spec, job) is not None:
             self._submit(job)
         self._next += 1
         self._due = self._jobs[self._next].spec.submit_s if self._next < len(self._jobs) else NEVER
 
     def _submit(self, job: SimJob, requeue_of: int = 0) -> int:
-        number = next(self._place.numbers)
+        number = next(self._neighbourhood.numbers)
         self._submitted += 1
         self._waiting[number] = job
         self._events.append(e.Submitted(number, job.spec, requeue_of))
@@ -523,7 +526,7 @@ class Simulator:
         self._ended += 1
         if self._followers:
             self._follow(job.spec.name)
-        if self._turns is not None and (after := self._turns.ended(job.spec)) is not None:
+        if self._throttle is not None and (after := self._throttle.ended(job.spec)) is not None:
             self.come(after, self._now)
 
     def _follow(self, name: str) -> None:
@@ -542,11 +545,11 @@ class Simulator:
         self._submit(follower.job)
 
     def _lose(self, run: RunningJob, *, requeue: bool) -> None:
-        """Its nodes have ended the job, and its work is lost, or set back. Submit it again, as the core has it, or
-        where a node has failed, but not for ever."""
-        self._lost_node_s += run.fall_back(self._now)
+        """Its nodes have ended the job: its work is lost, or goes on from its last checkpoint. Submit it again if the
+        core says so, or a node has failed and that has not happened too often."""
         fails = self._failures is not None and self._failures.requeue
-        again = requeue or (fails and run.saved.vain <= MOST_REQUEUES)
+        again = requeue or (fails and run.losses(self._now) < REQUEUES)
+        self._lost_node_s += run.fall_back(self._now)
         self._over(run, KILLED, requeue=again)
         if again:
             self._requeued += 1

@@ -25,8 +25,8 @@ class SwfSchedule(Listener):
     """Listens to a simulation of ``jobs``; a context, which is left when all of them have ended. ``head``: the header,
     ``partitions`` those of the machine by name.
 
-    A line a job, in order of submission. One that lost a node and was submitted again has the wait for its last start,
-    and the run time from there. The processors of one that was resized are the mean over its run time, rounded. What
+    A line a job, in order of submission. One that was submitted again has the wait for its last start, and the run time
+    from there. The processors of one that was resized are the mean over its run time, rounded. What
     never started has neither. Times to the microsecond. BatchError, on entering already, if ``path`` cannot be
     written.
     """

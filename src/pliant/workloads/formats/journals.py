@@ -61,7 +61,7 @@ def read_journal(path: Path) -> Recorded:
 
     A job runs as long as it did, converted from the sizes it had: by its model, else by linear speed-up; but for the
     time that it stood still in resizes, which these take again. What it did not get to compute, because it was ended or
-    the journal stops, is not made up for. One that lost a node and was submitted again is the job of its first
+    the journal stops, is not made up for. One that was submitted again is the job of its first
     submission, with the run time of its last. No record tells of checkpoints.
     """
     header, records = read_records(path)

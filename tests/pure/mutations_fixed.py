@@ -427,7 +427,7 @@ FIXED: tuple[Mutation, ...] = (
     Mutation(
         "tree: one that is given up is not told",
         "live/tree/branch.py",
-        "        if not self._seat.rank and self._span is not None:",
+        "        if not self._seat.rank and self._subtree is not None:",
         "        if False:",
     ),
     Mutation(

@@ -178,7 +178,7 @@ def test_nodes_have_labels() -> None:
 @pytest.mark.parametrize(
     ("labels", "problem"),
     [
-        ({"a gpu": "n0"}, "'a gpu' is no label: it has letters, digits"),
+        ({"a gpu": "n0"}, "'a gpu' is no label: a label begins with a letter or digit"),
         ({"gpu": ""}, "label 'gpu' names no node"),
         ({"gpu": "n[0"}, "a bracket has no other end"),
         ({"gpu": 3}, "gpu"),

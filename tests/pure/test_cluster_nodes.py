@@ -309,7 +309,7 @@ class Recorded:
 
     def __init__(self, site: Site | None = None) -> None:
         self.site = site or Site(grace_s=60.0)
-        self.control = Control.new(make("easy"), Settings(), HOME, self.site)
+        self.control = Control.of(make("easy"), Settings(), HOME, self.site)
         self.records: list[r.Record] = []
         self.now = 0.0
         self.lines = [recording.head(self._head)]
@@ -331,7 +331,7 @@ class Recorded:
             self.put()
 
     def again(self) -> None:
-        self.control = Control.new(make("easy"), Settings(), HOME, self.site, self.records)
+        self.control = Control.of(make("easy"), Settings(), HOME, self.site, self.records)
         self.lines.append(recording.head(self._head, self.records))
         self.put(o.Resumed("killed"))
 

@@ -21,7 +21,7 @@ from pliant.core.state import State
 from pliant.model.nodes import NodeSet
 from pliant.plan.cost import INSTANT
 from pliant.policy.conservative import DEPTH
-from pliant.policy.ends import Ends
+from pliant.policy.ends import ExpiryProfile
 from pliant.policy.registry import make
 from pliant.policy.view import Policy
 from pliant.sim.simulator import Conditions, Simulator
@@ -139,13 +139,13 @@ def test_a_pass_of_conservative_amid_nodes_that_expire_costs_no_more_than_its_re
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked = Counter[int]()
-    counts = Ends.counts
+    counts = ExpiryProfile.counts
 
-    def counting(self: Ends, entry: int, length: float, *, whole: bool) -> list[int]:
+    def counting(self: ExpiryProfile, entry: int, length: float, *, whole: bool) -> list[int]:
         looked[jobs] += 1
         return counts(self, entry, length, whole=whole)
 
-    monkeypatch.setattr(Ends, "counts", counting)
+    monkeypatch.setattr(ExpiryProfile, "counts", counting)
     for jobs in (200, 800):
         core = SchedulerCore(make("conservative"), SETTINGS)
         core.handle([e.Granted(NodeSet.first(64)), e.Granted(NodeSet.first(8), until=1e6)], 0.0)

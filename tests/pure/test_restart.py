@@ -40,7 +40,7 @@ class Agents:
         self.orders: list[tuple[str, m.ControllerMessage]] = []
         self.numbers = dict.fromkeys(NODES, 0)
         self.tokens: dict[int, str] = {}
-        self.control = Control.new(Fcfs(), SETTINGS, HOME, Site(grace_s=grace))
+        self.control = Control.of(Fcfs(), SETTINGS, HOME, Site(grace_s=grace))
         self.tell(o.Begin(3))
         for group in range(3):
             self.hello(group)
@@ -100,7 +100,7 @@ class Agents:
         self.lines += [r.to_line(record) for record in more]
         journal = read(self.lines)
         site = Site(grace_s=self.grace)
-        self.control = Control.new(Fcfs(), journal.header.settings, HOME, site, journal.records)
+        self.control = Control.of(Fcfs(), journal.header.settings, HOME, site, journal.records)
         return self.tell(o.Resumed(WHY))
 
     def made(self, kind: type[r.Record]) -> list[r.Record]:

@@ -187,8 +187,8 @@ def test_numbers_of_nodes_are_read() -> None:
 
 
 def test_the_offer_goes_over_the_wire_with_its_slots_and_a_resumed_controller_repeats_it() -> None:
-    home = RunContext("/out", "/", {}, b"secret")
-    cluster = Cluster(Fcfs(), SETTINGS, home)
+    context = RunContext("/out", "/", {}, b"secret")
+    cluster = Cluster(Fcfs(), SETTINGS, context)
     lines: list[bytes] = []
     sent: list[m.ControllerMessage] = []
 
@@ -213,7 +213,7 @@ def test_the_offer_goes_over_the_wire_with_its_slots_and_a_resumed_controller_re
     assert (offer.size, offer.slots, offer.arriving, offer.leaving) == (1, {0: 1}, (), ())
     say(m.Accept(0, 1), 0.4)
     say(m.Done(0, 1, 0), 0.5)
-    cluster = Cluster(Fcfs(), SETTINGS, home, map(r.from_line, lines))
+    cluster = Cluster(Fcfs(), SETTINGS, context, map(r.from_line, lines))
     assert dict(cluster.core.state.jobs[1].awake) == {0: 1}
 
 

@@ -232,7 +232,7 @@ class SchedulerCore:
         if event.job <= self.state.last_job:
             raise ValueError(f"job number {event.job} is not above {self.state.last_job}")
         record = r.JobSubmitted(self.state.now, event.job, event.spec, event.requeue_of)
-        self._ledger.news(record)
+        self._ledger.record_due(record)
         if self.state.nodes.ends:
             self._term.waits(self.state.jobs[event.job])
         if event.requeue_of:
@@ -245,7 +245,7 @@ class SchedulerCore:
         why = event.why or "cancelled"
         if job.state is JobState.PENDING:
             record = r.JobEnded(self.state.now, job.id, JobState.CANCELLED, 0, NodeSet(), None, why)
-            self._ledger.news(record)
+            self._ledger.record_due(record)
             self.state.over.ends.append((job, record, 0))
         elif job.requeues:  # it is being ended, and is not to come again
             self._ledger.record(r.JobEnding(self.state.now, job.id, event.state, why))
@@ -300,7 +300,7 @@ class SchedulerCore:
             self.state.now, job.id, state, code, NodeSet(mask), event.result, error, requeue, event.cpu_s,
             event.places, phase,
         )  # fmt: skip
-        self._ledger.news(record)
+        self._ledger.record_due(record)
         if requeue:
             self.state.over.awaited[job.id] = job, record
         else:
@@ -322,10 +322,10 @@ class SchedulerCore:
             )
         if nodes or (event.until is not None and not event.nodes):
             about = labels, event.source, event.need
-            self._ledger.news(r.NodesGranted(state.now, nodes, names, slots, event.until, *about))
+            self._ledger.record_due(r.NodesGranted(state.now, nodes, names, slots, event.until, *about))
         kept = event.nodes.mask & there & ~state.nodes.reclaimed_mask
         if kept and event.until is not None and kept != state.nodes.expiry.get(event.until):
-            self._ledger.news(r.NodesExpire(state.now, NodeSet(kept), event.until))
+            self._ledger.record_due(r.NodesExpire(state.now, NodeSet(kept), event.until))
 
     def _clean(self, event: e.Clean) -> None:
         mask = event.nodes.mask
@@ -334,7 +334,7 @@ class SchedulerCore:
             return  # lost meanwhile, or proved twice
         # Those that were lost and came back have been free since, and may be another job's.
         nodes = event.nodes if clean == mask else NodeSet(clean)
-        self._ledger.news(r.NodesClean(self.state.now, event.job, nodes))
+        self._ledger.record_due(r.NodesClean(self.state.now, event.job, nodes))
 
     def _lost(self, event: e.Lost) -> None:
         self._given_back &= ~event.nodes.mask
@@ -344,7 +344,7 @@ class SchedulerCore:
         nodes = NodeSet(event.nodes.mask & self.state.nodes.lost_mask)
         if not nodes:
             return  # they were returned meanwhile, or are back already
-        self._ledger.news(r.NodesBack(self.state.now, nodes))
+        self._ledger.record_due(r.NodesBack(self.state.now, nodes))
 
     def _nodes_ordered(self, event: e.NodesOrdered) -> None:
         if not self._ledger.held and event.count > 0:
@@ -361,7 +361,7 @@ class SchedulerCore:
 
     def _refused(self, event: e.Refused) -> None:
         if count := min(event.count, self.state.nodes.awaited):
-            self._ledger.news(r.NodesRefused(self.state.now, count, event.why, event.need))
+            self._ledger.record_due(r.NodesRefused(self.state.now, count, event.why, event.need))
 
     def _reclaim(self, event: e.Reclaim) -> None:
         state, by = self.state, event.by
@@ -370,7 +370,7 @@ class SchedulerCore:
         if by is not None:
             new = asked & (new | ~state.nodes.expired_by(by))
         if new:
-            self._ledger.news(r.NodesReclaimed(state.now, NodeSet(new), by=by))
+            self._ledger.record_due(r.NodesReclaimed(state.now, NodeSet(new), by=by))
 
     def _returned(self, event: e.Returned) -> None:
         """What was asked back has gone. A node that is taken away unasked, or in use, is a loss."""
@@ -404,7 +404,7 @@ class SchedulerCore:
         if not (over := self._term.over()):
             return
         if expired := self._term.expired():
-            self._ledger.news(r.NodesReclaimed(self.state.now, NodeSet(expired), EXPIRED))
+            self._ledger.record_due(r.NodesReclaimed(self.state.now, NodeSet(expired), EXPIRED))
         for job in list(self.state.resizing.values()):
             if job.resize is not None and job.resize.nodes & over and job.ending is None:
                 self.resizes.withdraw(job, "the time of its new nodes is over")
@@ -487,7 +487,7 @@ class SchedulerCore:
     def _give_way(self, error: str) -> None:
         if self._fallback is not None:
             failed = r.PolicyFailed(self.state.now, self._policy.name, error, self._fallback.name)
-            self._ledger.news(failed)
+            self._ledger.record_due(failed)
             self._policy = self._fallback
             self._always = rebalances(self._policy)
 

@@ -38,9 +38,9 @@ class OpenResize:
     """The one outstanding resize of a job. ``stage`` is a state of ``resizing.TABLE``; ``nodes`` are reserved for it
     now, and ``giving`` is the number of nodes that the job is about to give back by it. ``lost`` counts the
     groups that the job has lost since it was offered: by so many the size may be below ``after`` when it is done.
-    ``slots``: so many ranks of groups are to be awake. ``course`` is there if it was offered since this core began."""
+    ``slots``: so many ranks of groups are to be awake. ``timer`` is there if it was offered since this core began."""
 
-    __slots__ = (*OF_RESIZE, "course")
+    __slots__ = (*OF_RESIZE, "timer")
 
     def __init__(self, record: r.ResizeOffered, deadline: float) -> None:
         self.id = record.resize
@@ -57,7 +57,7 @@ class OpenResize:
         self.giving = max(0, giving)
         self.stage = resizing.OFFERED
         self.deadline = deadline
-        self.course: PhaseTimer | None = None
+        self.timer: PhaseTimer | None = None
 
     @property
     def kind(self) -> str:
@@ -67,7 +67,7 @@ class OpenResize:
     @property
     def phase(self) -> Phase | None:
         """How far it has come, where that is known."""
-        return None if self.course is None else self.course.phase
+        return None if self.timer is None else self.timer.phase
 
     @property
     def started(self) -> bool:

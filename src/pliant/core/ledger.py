@@ -17,8 +17,8 @@ Outcome = tuple[list[r.Record], list[c.Command]]
 
 
 class Ledger:
-    """All parts of the core write here, and nobody else changes the state. ``due``: a pass is to be made. ``held``: why
-    none is made, and no job is offered anything."""
+    """Where all parts of the core write their records and commands. Each record changes the state at once. ``due``: a
+    pass is to be made. ``held``: why none is made, and no job is offered anything; empty if it is."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -44,7 +44,7 @@ class Ledger:
         self.state.apply(record)
         self.records.append(record)
 
-    def news(self, record: r.Record) -> None:
+    def record_due(self, record: r.Record) -> None:
         """The same of one after which a pass is due."""
         self.state.apply(record)
         self.records.append(record)
@@ -58,12 +58,13 @@ class Ledger:
         return job
 
     def end(self, job: ScheduledJob, state: JobState, error: str, *, requeue: bool = False) -> None:
+        """End a running job in this state, for the reason ``error``, unless it is being ended already."""
         if job.ending is None:
             self.record(r.JobEnding(self.state.now, job.id, state, error, requeue))
             self.commands.append(self.kill_of(job, state))
 
     def kill_of(self, job: ScheduledJob, state: JobState) -> c.Kill:
-        """The command for it."""
+        """The command that ends a job in this state: at once, if it has failed or lost a node."""
         hard = state in (JobState.NODE_FAIL, JobState.FAILED)
         return c.Kill(job.id, 0.0 if hard else self.state.settings.kill_grace_s)
 

@@ -17,7 +17,7 @@ from pliant.protocol import messages as m
 
 
 class Losses:
-    """All losses of all jobs."""
+    """What the loss of nodes and groups means to jobs: they go on without them, restart, or are ended."""
 
     def __init__(self, ledger: Ledger, resizes: Resizes) -> None:
         self._ledger = ledger
@@ -28,7 +28,7 @@ class Losses:
         nodes = NodeSet(event.nodes.mask & self._state.nodes.all_mask & ~self._state.nodes.lost_mask)
         if not nodes:
             return  # they were returned meanwhile, or lost already
-        self._ledger.news(r.NodesLost(self._state.now, nodes, event.why))
+        self._ledger.record_due(r.NodesLost(self._state.now, nodes, event.why))
         for _, _, job in list(self._state.running):
             newcomers = job.resize.nodes if job.resize is not None else 0
             if job.nodes & nodes.mask:
@@ -96,7 +96,7 @@ class Losses:
         root = job.root
         if root in gone:
             root = min(group for group in state.groups(job) if group not in gone)
-        self._ledger.news(r.GroupsLost(state.now, job.id, gone, nodes, root, why, node))
+        self._ledger.record_due(r.GroupsLost(state.now, job.id, gone, nodes, root, why, node))
         if unclean := nodes.mask & ~state.nodes.lost_mask:
             self._ledger.leave(job, NodeSet(unclean))
         self._resizes.withdraw(job, f"{lost_groups(gone)} of the job is lost")

@@ -25,10 +25,11 @@ class NodeStates:
     """Nodes are free, a job's, or ``dirty``: to be proved clean of the job that had them.
 
     Nodes of ``reclaimed_mask`` are to be given back; those of them that nobody uses any more are in ``parked_mask``.
-    ``awaited`` nodes were asked for and have neither come nor been refused; ``unwanted`` of them are not wanted any
-    more. ``needs`` has how many of them have to have what. ``returning`` ones are dirty and stay. ``expiry`` has the
-    nodes that expire, by when. ``until``: when the last of them does, where all do; the same still when all have gone.
-    ``ends``: nodes expire, have expired, or may come that do.
+    ``awaited`` nodes were asked for and have neither come nor been refused. ``unwanted`` of them have been withdrawn.
+    ``needs`` counts those that have to have something, by what that is. ``returning`` counts dirty nodes that stay.
+
+    ``expiry`` has the nodes that expire, by when, in seconds. If all nodes expire, ``until`` is when the last of them
+    does; it stays when all have gone. ``ends``: nodes expire, have expired, or may come that do.
     """
 
     def __init__(self, running: list[tuple[float, int, ScheduledJob]], settings: Settings) -> None:

@@ -187,8 +187,8 @@ class GroupsLost(Record, frozen=True):
 
 
 class JobEnding(Record, frozen=True):
-    """The job is being ended by the scheduler; it will get the state ``state``. ``requeue``: it is to be submitted
-    again; told once more, without that, where it is cancelled meanwhile."""
+    """The scheduler ends the job, which will be in ``state``. ``requeue``: the job is then submitted again. If somebody
+    cancels it before, a second record says so, without ``requeue``."""
 
     job: int
     state: JobState

@@ -80,13 +80,13 @@ class Resizes:
             self.offer(job, job.size, ORDERED, event.leave)
             return
         if event.size or job.pinned:
-            self._ledger.news(r.JobPinned(self._state.now, job.id, event.size != 0))
+            self._ledger.record_due(r.JobPinned(self._state.now, job.id, event.size != 0))
         if event.size:
             self.offer(job, event.size, ORDERED, event.leave)
 
     def malleable(self, job: ScheduledJob, said: m.Malleable) -> None:
         if job.on != said.on and job.greeted:
-            self._ledger.news(r.JobMalleable(self._state.now, job.id, said.on, said.most))
+            self._ledger.record_due(r.JobMalleable(self._state.now, job.id, said.on, said.most))
             if not said.on and job.resize is not None and job.resize.stage == resizing.OFFERED:
                 # They crossed: the job will read the offer when it next looks, at its very end perhaps.
                 self.withdraw(job, "its loop is over")
@@ -126,8 +126,8 @@ class Resizes:
         if (resize := self._answered(job, said)) is None:
             return
         self._ledger.record(r.ResizeAccepted(self._state.now, job.id, resize.id))
-        if (course := resize.course) is not None and (resize.started or not resize.arriving):
-            course.come(Phase.START if resize.arriving else Phase.SYNCHRONISE, self._state.now)
+        if (timer := resize.timer) is not None and (resize.started or not resize.arriving):
+            timer.come(Phase.START if resize.arriving else Phase.SYNCHRONISE, self._state.now)
         if resize.started:
             self._ledger.commands.append(c.Start(job.id, NodeSet(resize.nodes), resize.id))
 
@@ -135,13 +135,15 @@ class Resizes:
         resize = job.resize
         if resize is None or resize.id != said.resize or resize.phase in (None, Phase.PREPARE):
             return
-        if resize.course is not None and said.phase is not Phase.START:
-            resize.course.come(said.phase, self._state.now)
+        if resize.timer is not None and said.phase is not Phase.START:
+            resize.timer.come(said.phase, self._state.now)
 
     def declined(self, job: ScheduledJob, said: m.Decline) -> None:
         resize = self._answered(job, said)
         if resize is not None and not (resize.must and resize.stage == resizing.OFFERED):
-            self._ledger.news(r.ResizeDeclined(self._state.now, job.id, resize.id, said.reason, said.late))
+            self._ledger.record_due(
+                r.ResizeDeclined(self._state.now, job.id, resize.id, said.reason, said.late)
+            )
 
     def commit(self, job: ScheduledJob, said: m.Done) -> int:
         """A resize is done: the nodes that the job has gained by it; none if that did not count, or ended the job."""
@@ -164,11 +166,11 @@ class Resizes:
             state = JobState.NODE_FAIL if by_node else JobState.FAILED
             self._ledger.end(job, state, f"resize {resize.id}: {objection}")
             return 0
-        course, phases = resize.course, in_order(said.phases)
-        if course is not None:
-            phases = course.seconds(phases, self._state.now)
+        timer, phases = resize.timer, in_order(said.phases)
+        if timer is not None:
+            phases = timer.seconds(phases, self._state.now)
         gained, given = NodeSet(resize.nodes), NodeSet(released) if released else EMPTY
-        self._ledger.news(r.ResizeDone(
+        self._ledger.record_due(r.ResizeDone(
             self._state.now, job.id, resize.id, gained, given, said.blocked_s, phases, left, said.root,
         ))  # fmt: skip
         if released:
@@ -193,7 +195,7 @@ class Resizes:
         if (resize := self._answered(job, said)) is None:
             return
         dirty = NodeSet(resize.nodes)
-        self._ledger.news(r.ResizeFailed(
+        self._ledger.record_due(r.ResizeFailed(
             self._state.now, job.id, resize.id, said.error, dirty, said.late, resize.phase
         ))  # fmt: skip
         if dirty:
@@ -207,7 +209,7 @@ class Resizes:
         resize = job.resize
         if resize is not None and (resize.stage, "Withdraw") in resizing.TABLE:
             freed = NodeSet(0 if resize.stage == resizing.ACCEPTED else resize.nodes)
-            self._ledger.news(r.ResizeWithdrawn(self._state.now, job.id, resize.id, why, freed))
+            self._ledger.record_due(r.ResizeWithdrawn(self._state.now, job.id, resize.id, why, freed))
             self._ledger.commands.append(c.Withdraw(job.id, resize.id))
 
     def overdue(self, job: ScheduledJob, resize: OpenResize) -> None:
@@ -256,7 +258,7 @@ class Resizes:
     def _open(self, job: ScheduledJob, record: r.ResizeOffered) -> None:
         self._ledger.record(record)
         if job.resize is not None:
-            job.resize.course = PhaseTimer(record.at)
+            job.resize.timer = PhaseTimer(record.at)
             self._ledger.commands.append(self.offer_of(job, job.resize))
 
     def of_resize(self, job: ScheduledJob, resize: OpenResize) -> Iterable[c.Command]:

@@ -48,14 +48,14 @@ class Controller:
         records: Sequence[r.Record] | None = None,
     ) -> None:
         self.driver = driver
-        home = RunContext(str(output), os.getcwd(), driver.env, driver.secret or secrets.token_bytes(16))  # noqa: PTH109
+        context = RunContext(str(output), os.getcwd(), driver.env, driver.secret or secrets.token_bytes(16))  # noqa: PTH109
         self._nodes = nodes
-        self._control = Control.new(policy, settings, home, driver.site, records or ())
+        self._control = Control.of(policy, settings, context, driver.site, records or ())
         self._resumed = records is not None
         self._policy = policy
         self._recorder = recorder.Recorder(recorder.directory(), f"controller-{os.getpid()}")
         began = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-        begin = recording.RecordingHead(home, settings, policy.name, began, driver.site)
+        begin = recording.RecordingHead(context, settings, policy.name, began, driver.site)
         self._recorder.write(recording.head(begin, records))
         self.sinks: list[Callable[[r.Record], None]] = []
         self.watchers: list[Callable[[str], None]] = []

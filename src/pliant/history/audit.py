@@ -306,7 +306,7 @@ class Audit:
         # Whoever reported its end has said so.
         by_itself = record.requeued and state in BY_ITSELF and job.ending is None
         if record.requeued != job.requeues and not by_itself and state is not JobState.NODE_FAIL:
-            raise AuditError(f"it is not known before that it is to be submitted again, or is not: {record}")
+            raise AuditError(f"its JobEnding has said otherwise of whether it is submitted again: {record}")
         if record.places and job.spec.kind is not JobKind.PLACES:
             raise AuditError(f"a job of kind {job.spec.kind} has no places: {record}")
         if not record.cpu_s >= 0.0 or (record.phase is not None and not job.answered):
@@ -562,7 +562,7 @@ class Audit:
             raise AuditError(f"each of the nodes has a name, slots and labels, or none has: {record}")
         for slots, labels in zip(record.slots, record.labels or [()] * len(nodes), strict=False):
             if record.need is not None and not record.need.met(slots, labels):
-                raise AuditError(f"not all of these nodes are {record.need}: {record}")
+                raise AuditError(f"nodes were asked for {record.need}, and not all of these are: {record}")
         names = {node: name for node, name in self._names.items() if node in self.use}
         self._names = names | dict(zip(nodes, record.names, strict=False))
         self._slots |= dict.fromkeys(nodes, 1) | dict(zip(nodes, record.slots, strict=False))

@@ -25,17 +25,17 @@ class Control:
         self.fleet = Fleet(site)
 
     @classmethod
-    def new(
+    def of(
         cls,
         policy: Policy,
         settings: Settings,
-        home: RunContext,
+        context: RunContext,
         site: Site,
         records: Iterable[r.Record] = (),
     ) -> Control:
         """With the ``records`` of a journal it goes on where they end; ``Resumed`` is then the first that it is
         told."""
-        return cls(Cluster(policy, settings, home, records), site)
+        return cls(Cluster(policy, settings, context, records), site)
 
     def handle(self, inputs: Iterable[o.AnyInput], now: float) -> tuple[list[r.Record], list[o.Output]]:
         """What follows from these inputs, which have come by ``now``: seconds that never run backwards."""

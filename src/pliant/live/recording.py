@@ -19,9 +19,9 @@ from pliant.policy.view import Policy
 
 class RecordingHead(msgspec.Struct, frozen=True, tag="head"):
     """Where a controller begins: its policy by name, and the wall-clock time, ISO 8601. The run's secret is in
-    ``home``. One that goes on has the ``records`` of its journal, which ``head`` puts there."""
+    ``context``. One that goes on has the ``records`` of its journal, which ``head`` puts there."""
 
-    home: RunContext
+    context: RunContext
     settings: Settings
     policy: str
     began: str
@@ -54,7 +54,7 @@ def head(begin: RecordingHead, records: Iterable[r.Record] | None = None) -> byt
 
 def _begin(head: RecordingHead, policy: Policy) -> Control:
     records = [r.from_line(bytes(line)) for line in head.records or ()]
-    return Control.new(policy, head.settings, head.home, head.site, records)
+    return Control.of(policy, head.settings, head.context, head.site, records)
 
 
 def line(

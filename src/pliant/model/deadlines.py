@@ -45,7 +45,7 @@ TREE_MARGIN_S = 15.0
 FLOOD_AGAIN_S = 1.0
 """An agent tries this often to pass on a message for all to one that it cannot reach."""
 FLOOD_TRIES = 60
-"""It tries so often: by then the other is lost, or somebody else reaches it."""
+"""An agent tries so often to pass it on. By then the other agent is lost, or another one has passed it on."""
 
 # ---- a start ---------------------------------------------------------------------------------------------
 
@@ -110,7 +110,8 @@ ROOT_ADMIT_S = 5
 matter of milliseconds. MPICH takes whole seconds, and other MPI libraries take none at all: there they are released a
 second later."""
 RELEASE_LEAVE_S = 2.0
-"""Who connects in place of lost newcomers may take so long to say that it has, and then to leave."""
+"""A process connects in place of lost newcomers, which releases who waits for them. It may take so long to say that it
+has connected, and as long to end."""
 GROUP_ASK_S = 10.0
 """The controller lets a group wait so long for others in a resize; they have said that they are there. In a program's
 own MPI_Comm_accept it waits as long as its MPI does."""

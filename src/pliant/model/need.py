@@ -32,5 +32,8 @@ class Need(msgspec.Struct, frozen=True, omit_defaults=True):
 def checked_label(text: str) -> str:
     """The same text; ValueError where it is no label."""
     if not _LABEL.fullmatch(text):
-        raise ValueError(f"{text[:80]!r} is no label: it has letters, digits, _, ., : and -, 63 at most")
+        raise ValueError(
+            f"{text[:80]!r} is no label: a label begins with a letter or digit, and has no more than 63 letters, "
+            "digits and _.:-"
+        )
     return text

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pliant.model.jobs import JobClass
 from pliant.model.speedup import falls
 from pliant.policy.easy import BACKFILLED
-from pliant.policy.ends import Ends, Place
+from pliant.policy.ends import ExpiryProfile, Taken
 from pliant.policy.fcfs import FITS, least_size, start_size
 from pliant.policy.job_view import JobView
 from pliant.policy.lasting import Lasting
@@ -47,7 +47,7 @@ class Conservative:
     def decide(self, view: ClusterView) -> list[Decision]:
         places, self._kept = self._kept, None
         if view.expiring:
-            return _Amid(view, self._start).decide()
+            return _ExpiringPass(view, self._start).decide()
         if places is None or not places.follow(view):
             places = self._anew(view)
         decisions = self._place(view, places)
@@ -96,19 +96,19 @@ class Conservative:
         return decisions
 
 
-class _Amid:
+class _ExpiringPass:
     """One pass amid nodes that expire: all is reserved anew, for ``DEPTH`` jobs, those first that were promised
     something."""
 
     def __init__(self, view: ClusterView, start: str) -> None:
         self._view = view
         self._rule = start
-        self._ends = Ends(view)
+        self._profile = ExpiryProfile(view)
         self._lasting = Lasting(view)
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, Taken] = {}
 
     def decide(self) -> list[Decision]:
-        view, ends = self._view, self._ends
+        view, profile = self._view, self._profile
         queue = list(view.queue)
         promised = sorted((job.promised, job.id, job) for job in queue if job.promised is not None)
         for at, _, job in promised[:DEPTH]:
@@ -116,9 +116,9 @@ class _Amid:
         decisions: list[Decision] = []
         passed = False
         for job in queue:
-            ends.give_back(self._places.pop(job.id, Place()))
+            profile.give_back(self._places.pop(job.id, Taken()))
             if size := self._size_now(job):
-                ends.take(0, size, length(job, size), whole=_whole(job))
+                profile.take(0, size, length(job, size), whole=_whole(job))
                 decisions.append(Start(job.id, size, BACKFILLED if passed else FITS))
                 continue
             passed = True
@@ -128,21 +128,23 @@ class _Amid:
         return decisions
 
     def _reserve(self, job: JobView, since: float) -> float | None:
-        """Keep nodes for the job from the first time on, not before ``since``, at which there are enough: that time."""
+        """Reserve nodes for the job as early as there are enough, but not before ``since``. When that is; None if there
+        never are."""
         nodes, whole = least_size(job, self._rule, self._view.total), not job.spec.may_outlast
         if nodes > self._view.total:
             return None
         seconds = length(job, nodes)
-        entry = self._ends.earliest(nodes, seconds, since, whole=whole)
+        entry = self._profile.earliest(nodes, seconds, since, whole=whole)
         if entry is None:
             return None
-        at = self._ends.times[entry]
-        self._places[job.id] = self._ends.take(entry, nodes, seconds, whole=whole)
+        at = self._profile.times[entry]
+        self._places[job.id] = self._profile.take(entry, nodes, seconds, whole=whole)
         return at
 
     def _size_now(self, job: JobView) -> int:
-        """The largest size by the start rule with which the job can start at once, or 0; it takes its nodes."""
-        rule, total, free = self._rule, self._view.total, self._ends.free
+        """The largest size by the start rule with which the job can start at once, or 0. It takes its nodes of the
+        free ones that last, and none of the profile."""
+        rule, total, free = self._rule, self._view.total, self._profile.free
         size = start_size(job, rule, free, total)
         while size and (least := self._least(job, size)) < size:
             size = start_size(job, rule, least, total)
@@ -152,7 +154,7 @@ class _Amid:
         return self._lasting.start(job, size, rule, keep=False) if size else 0
 
     def _least(self, job: JobView, size: int) -> int:
-        return sum(self._ends.counts(0, length(job, size), whole=_whole(job)))
+        return sum(self._profile.counts(0, length(job, size), whole=_whole(job)))
 
 
 def _whole(job: JobView) -> bool:

@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from pliant.policy.view import ClusterView
 
 SOON_S = 1e-3
-"""What may be free any moment is promised for then: its jobs have outrun their estimates, or leave it now."""
+"""So long from now nodes are promised that may be free at any moment: their jobs have outrun their estimates, or are
+leaving them."""
 
-Place = list[tuple[int, float, float, int]]
-"""By end: from when to when how many of its nodes."""
+Taken = list[tuple[int, float, float, int]]
+"""Nodes that were taken: (index of their end, from when, to when, how many)."""
 
 
-class Ends:
+class ExpiryProfile:
     """Free nodes as step functions: ``_free[c][i]`` of those of end ``c`` from ``times[i]`` on, the last for ever.
 
     Entry 0 is what can be used at once.
@@ -51,8 +52,8 @@ class Ends:
         return sum(each[0] for each in self._free)
 
     def counts(self, entry: int, length: float, *, whole: bool) -> list[int]:
-        """How many nodes of each end stay free from this entry on for ``length`` seconds; unless for the ``whole`` of
-        that, up to their end."""
+        """By end, how many nodes are free from this entry on for ``length`` seconds. Without ``whole`` those count too
+        that expire before, if they are free until then."""
         since, counts = self.times[entry], []
         for at, free in zip(self._at, self._free, strict=True):
             until = since + length
@@ -69,20 +70,20 @@ class Ends:
                 return entry
         return None
 
-    def take(self, entry: int, nodes: int, length: float, *, whole: bool) -> Place:
-        """Take so many that are free from this entry on: those that expire soonest; where they need not last for the
-        ``whole`` time, those that last longest."""
-        since, place = self.times[entry], Place()
+    def take(self, entry: int, nodes: int, length: float, *, whole: bool) -> Taken:
+        """Take so many that are free from this entry on, by an entry of ``times``, for ``length`` seconds: those that
+        expire soonest; where they need not last for the ``whole`` time, those that last longest."""
+        since, taken = self.times[entry], Taken()
         counts = [*enumerate(self.counts(entry, length, whole=whole))]
-        for c, count in counts if whole else reversed(counts):
-            if taken := min(nodes, count):
-                place.append((c, since, min(since + length, self._at[c]), taken))
-                nodes -= taken
-        self._add((c, at, until, -taken) for c, at, until, taken in place)
-        return place
+        for c, free in counts if whole else reversed(counts):
+            if part := min(nodes, free):
+                taken.append((c, since, min(since + length, self._at[c]), part))
+                nodes -= part
+        self._add((c, at, until, -part) for c, at, until, part in taken)
+        return taken
 
-    def give_back(self, place: Place) -> None:
-        self._add(place)
+    def give_back(self, taken: Taken) -> None:
+        self._add(taken)
 
     def _entry(self, at: float) -> int:
         """The entry that begins then."""

@@ -45,11 +45,9 @@ class Starting(msgspec.Struct, frozen=True):
         agent = [self.python, "-S", "-P", "-c", _ENTER, _NAME, *self.places]
         match self.by:
             case "ssh":
-                last = [
-                    "-o",
-                    f"ConnectTimeout={max(1, round(within_s * SSH_SHARE))}",
-                ]  # of two the first one counts
-                options = ["-T", "-o", "BatchMode=yes", *self.options, *last]
+                timeout = f"ConnectTimeout={max(1, round(within_s * SSH_SHARE))}"
+                # The user's options come first: ssh takes the first of two.
+                options = ["-T", "-o", "BatchMode=yes", *self.options, "-o", timeout]
                 return ["ssh", *options, "--", node, f"exec {shlex.join([*agent, LEAVING])}"]
             case "srun":
                 where = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", "--overlap", "--quiet"]

@@ -58,7 +58,7 @@ class Cluster:
     """All nodes and jobs of a live cluster. Under a policy that goes wrong it goes on with ``fcfs``."""
 
     def __init__(
-        self, policy: Policy, settings: Settings, home: RunContext, records: Iterable[r.Record] = ()
+        self, policy: Policy, settings: Settings, context: RunContext, records: Iterable[r.Record] = ()
     ) -> None:
         """With the ``records`` of a journal it goes on where they end, and so does its time; ``Resumed`` is then the
         first that it is told."""
@@ -68,16 +68,16 @@ class Cluster:
         self._bus = Bus()
         self._bus.now = state.now
         self.nodes = Nodes(state, self._bus, self.lives)
-        self._home = home
+        self._context = context
         self._decoder = codec.from_agent()
         self._holds: dict[str, str] = {}
         self._leaving: list[str] = []
         self._asking: list[o.Acquire | o.Withdraw] = []
         self._unsubmitted: deque[JobSpec] = deque()
-        self._turns: ArrayThrottle[JobSpec] = ArrayThrottle()
+        self._throttle: ArrayThrottle[JobSpec] = ArrayThrottle()
         self._specs = {job.id: job.spec for job in state.jobs.values()}
         for spec in (*self._specs.values(), *(job.spec for job in state.requeued.values())):
-            self._turns.there(spec)
+            self._throttle.there(spec)
         self._last_job = state.last_job
         self._woken = False
         self._resuming = ""
@@ -173,7 +173,7 @@ class Cluster:
                 if record.requeued:
                     self._submit(spec, record.job)
                 else:
-                    self._submit(self._turns.ended(spec))
+                    self._submit(self._throttle.ended(spec))
         for command in commands:
             self._carry_out(command)
 
@@ -261,7 +261,7 @@ class Cluster:
         over = term.is_over(self.core.state, self._bus.now)
         while waiting and (over or waiting[0].submit_s <= self._bus.now):
             job = waiting.popleft()
-            self._submit(self._turns.come(job, job))
+            self._submit(self._throttle.come(job, job))
         if waiting:
             self._bus.outputs.append(o.SetTimer(("submit",), waiting[0].submit_s))
 
@@ -291,7 +291,7 @@ class Cluster:
 
     def _submit_no_more(self) -> None:
         self._unsubmitted.clear()
-        self._turns.clear()
+        self._throttle.clear()
 
     def _end_now(self, why: str) -> None:
         self._hold("end", why)
@@ -447,9 +447,13 @@ class Cluster:
             life.start(job.resize.arriving, command.resize)
 
     def _life(self, job: ScheduledJob) -> JobLife:
-        home = self._home
+        context = self._context
         place = GroupPlace(
-            self._bus.names, f"{home.output}/{job.spec.name}{LOG}", home.cwd, home.env, home.secret
+            self._bus.names,
+            f"{context.output}/{job.spec.name}{LOG}",
+            context.cwd,
+            context.env,
+            context.secret,
         )
         return JobLife(job.id, job.spec, place, self._bus, one_world=job.one_world)
 

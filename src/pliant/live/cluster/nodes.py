@@ -162,7 +162,8 @@ class Nodes:
     # ---- what their agents say -----------------------------------------------------------------------
 
     def heard(self, number: int, message: m.AgentMessage) -> bool:
-        """Take what an agent says of its node, or as it leaves; whether it was that."""
+        """Take a message that is about the node, or that its agent has sent since it said that it leaves. False if the
+        message is about a job."""
         node = self._nodes[number]
         match message:
             case m.Proof():

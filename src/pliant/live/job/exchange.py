@@ -1,5 +1,5 @@
 """What the worlds of a live job exchange through the controller: fences of a world that spans several nodes, and what
-groups that join each other ask for (``hub.py``)."""
+groups that join each other ask for (``rendezvous.py``)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Exchange:
         self._groups = groups
         self._effects = effects
         self._fence: Rounds | None = None
-        self._hub = Rendezvous(groups)
+        self._rendezvous = Rendezvous(groups)
 
     def span(self, groups: tuple[int, ...], *, again: bool) -> None:
         """They are one world; ``again``: only they know at which fence they are."""
@@ -64,26 +64,26 @@ class Exchange:
         """The server of a group asks for something of others."""
         asker = Asker(group.number, message.number)
         try:
-            self._send(self._hub.ask(asker, message.ask))
+            self._send(self._rendezvous.ask(asker, message.ask))
         except ProtocolError:
             self._send([refusal(asker)])
-        if not self._hub.waits(asker):
+        if not self._rendezvous.waits(asker):
             return
         if all(each.alive for each in self._newcomers()):
             self._effects.later(("asked", self._number, *asker), GROUP_ASK_S)
         else:  # it may not know yet that it waits in vain
-            self._send(self._hub.give_up(asker, UNREACHABLE))
+            self._send(self._rendezvous.give_up(asker, UNREACHABLE))
 
     def overdue(self, asker: Asker) -> None:
         """An ask has waited for long. In a resize that is too long."""
         if self._newcomers():
-            self._send(self._hub.give_up(asker, TIMEOUT))
+            self._send(self._rendezvous.give_up(asker, TIMEOUT))
 
     def ended(self, group: LiveGroup, *, well: bool) -> None:
         """Nothing of the group lives any more, or it is broken."""
         if self._fence is not None and well:
             self._fence.left(group.number)
-        self._send(self._hub.ended(group.number, lost=not (well and group.joined)))
+        self._send(self._rendezvous.ended(group.number, lost=not (well and group.joined)))
 
     def _send(self, letters: Iterable[Letter]) -> None:
         for (number, ask), message, over in letters:

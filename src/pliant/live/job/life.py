@@ -59,7 +59,7 @@ class JobLife:
         self._exit_code = 0
         self._cause = ""
         self._one_world = one_world
-        self._board = KeyValueStore()
+        self._values = KeyValueStore()
         self._exchange = Exchange(number, self.groups, effects, self.newcomers)
         self._said_last = m.Bye(0)
         self.cpu_s = 0.0
@@ -180,7 +180,7 @@ class JobLife:
             if not group.alive:
                 # It ended before the job could say that it is a part of it: that is a loss, or an end, like any other.
                 self._group_gone(group, *group.end)
-        self._board.forget_before(self.side.epoch)
+        self._values.forget_before(self.side.epoch)
 
     # ---- its groups --------------------------------------------------------------------------------
 
@@ -523,7 +523,7 @@ class JobLife:
             case m.Hello():
                 self._welcome(group, message)
             case m.Put() | m.Get():
-                self._at_board(group, message)
+                self._with_values(group, message)
             case m.Error():
                 self._complained(group, message.text)
             case m.Bye():
@@ -538,11 +538,11 @@ class JobLife:
                 if isinstance(message, m.Done) and message.root != group.number:
                     self.tell_losses()
 
-    def _at_board(self, group: LiveGroup, said: m.Put | m.Get) -> None:
+    def _with_values(self, group: LiveGroup, said: m.Put | m.Get) -> None:
         if isinstance(said, m.Put):
-            for waiting in self._board.put(said.epoch, said.key, said.value):
+            for waiting in self._values.put(said.epoch, said.key, said.value):
                 self._tell(self.groups[waiting], m.Value(said.epoch, said.key, said.value))
-        elif (value := self._board.get(group.number, said.epoch, said.key)) is not None:
+        elif (value := self._values.get(group.number, said.epoch, said.key)) is not None:
             self._tell(group, m.Value(said.epoch, said.key, value))
 
     def _welcome(self, group: LiveGroup, hello: m.Hello) -> None:

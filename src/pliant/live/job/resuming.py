@@ -67,9 +67,8 @@ def find_missing(life: JobLife, job: ScheduledJob, there: Collection[tuple[int, 
 
 
 def unanswered(core: SchedulerCore, is_proving: Callable[[int, int], bool]) -> Iterator[c.Command]:
-    """What is to be done again, but for nodes that are being proved clean of a job already: of the job of this number
-    the node of that; starts and open resizes
-    have been seen to."""
+    """The ends of jobs and the proofs of nodes that the records hold no answer to. ``is_proving(job, node)``: that node
+    is being proved clean of that job already. Starts, resizes and requests for nodes are not among them."""
     for command in core.unanswered():
         match command:
             case c.Release():

@@ -32,8 +32,8 @@ BEFORE = "it was lost, or given back, before the controller began again"
 
 
 class _Child:
-    def __init__(self, span: Subtree, *, called: bool = False) -> None:
-        self.span = span
+    def __init__(self, subtree: Subtree, *, called: bool = False) -> None:
+        self.subtree = subtree
         self.called = called
         self.whole = False
         """All that is below it is known."""
@@ -62,7 +62,7 @@ class Branch:
         self.late = range(0)
         """At the root, the ranks of those that were added after the start."""
         self._agents = 0
-        self._span: Subtree | None = None
+        self._subtree: Subtree | None = None
         """Of this one, once it is known."""
         self._nodes: dict[int, str] = {}
         self._places: dict[int, int] = {}
@@ -74,7 +74,7 @@ class Branch:
         """By child that was lost: it and those below it that have not called, and why they are taken for lost then."""
         self._lost: dict[int, _Loss] = {}
         """What this one has reported, and has not come back as gone."""
-        self._moves = Reparenting(seat.rank)
+        self._reparenting = Reparenting(seat.rank)
         self._first = 0
         """At the root, ranks below this one are of an earlier root."""
         self._adrift = False
@@ -155,7 +155,7 @@ class Branch:
 
     def below(self) -> Iterable[int] | None:
         """The children; None as long as others may follow."""
-        return None if self._span is None or self._queue or self._awaited else self._children
+        return None if self._subtree is None or self._queue or self._awaited else self._children
 
     @property
     def children(self) -> set[int]:
@@ -176,16 +176,16 @@ class Branch:
 
     def _begin(self, nodes: tuple[str, ...], above: dict[int, str], agents: int) -> None:
         here = self._seat.rank
-        self._span = Subtree(here, here + 1 + len(nodes))
-        self._nodes = dict(zip(range(here + 1, self._span.end), nodes, strict=True))
+        self._subtree = Subtree(here, here + 1 + len(nodes))
+        self._nodes = dict(zip(range(here + 1, self._subtree.end), nodes, strict=True))
         self._routing.begin(self._nodes)
         self._above, self._agents = above, agents
-        self._queue.extend(self._spawning.spans(here + 1, self._span.end))
+        self._queue.extend(self._spawning.spans(here + 1, self._subtree.end))
         self._start()
 
     def _resume(self, earlier: b.Resumed) -> None:
         """Wait for those of an earlier root."""
-        self._span, self._agents = Subtree(0, earlier.agents + 1), earlier.agents
+        self._subtree, self._agents = Subtree(0, earlier.agents + 1), earlier.agents
         self._first = earlier.following
         self.late = range(earlier.agents + 1, earlier.following)
         self._nodes = dict(earlier.nodes)
@@ -211,12 +211,12 @@ class Branch:
         """Start as many of those that are due as may start at a time."""
         starting = sum(not child.called for child in self._children.values())
         while self._queue and starting < self._seat.window:
-            span = self._queue.popleft()
+            subtree = self._queue.popleft()
             starting += 1
-            self._children[span.child] = _Child(span)
-            place = self._places.get(span.child, -1)
-            self.do(b.StartAgent(span.child, self._nodes[span.child], place))
-            self.do(b.SetTimer(f"start {span.child}", self._seat.patience_s))
+            self._children[subtree.child] = _Child(subtree)
+            place = self._places.get(subtree.child, -1)
+            self.do(b.StartAgent(subtree.child, self._nodes[subtree.child], place))
+            self.do(b.SetTimer(f"start {subtree.child}", self._seat.patience_s))
         self._look()
 
     def _called(self, rank: int, *, placed: bool) -> None:
@@ -234,8 +234,8 @@ class Branch:
         child.called = True
         self.links.add(rank)
         self.do(b.CancelTimer(f"start {rank}"))
-        self.do(b.SetTimer(f"gather {rank}", self._seat.patience_s * (1 + self._levels(child.span))))
-        names = () if placed else tuple(self._nodes[each] for each in range(rank + 1, child.span.end))
+        self.do(b.SetTimer(f"gather {rank}", self._seat.patience_s * (1 + self._levels(child.subtree))))
+        names = () if placed else tuple(self._nodes[each] for each in range(rank + 1, child.subtree.end))
         above = {**self._above, self._seat.rank: self._seat.contact}
         self.tell(rank, m.Below(names, above, self._agents, self._adrift))
         self._start()
@@ -244,42 +244,42 @@ class Branch:
         """An orphan as a child of this one; None if it does not belong here."""
         if rank not in self._nodes or not self._seat.survive or rank in self.gone:
             return None
-        child = self._children[rank] = _Child(self._span_of(rank))
+        child = self._children[rank] = _Child(self._subtree_of(rank))
         self._moved(m.Moved(rank, self._seat.rank))
         return child
 
     def _refuse(self, rank: int) -> None:
         """There is no place for it here, and at the root nowhere."""
-        if not self._seat.rank and self._span is not None:
+        if not self._seat.rank and self._subtree is not None:
             self.do(b.Tell(rank, m.Contacts({}, {rank: self.gone.get(rank, "nobody waits for it")})))
         self.do(b.Close(rank))
 
-    def _span_of(self, rank: int) -> Subtree:
+    def _subtree_of(self, rank: int) -> Subtree:
         if rank in self.late:
             return Subtree(rank, rank + 1)
-        _, span = tree.span_of(self._spawning, rank, self._span or Subtree(rank, rank + 1))
-        return span
+        _, subtree = tree.span_of(self._spawning, rank, self._subtree or Subtree(rank, rank + 1))
+        return subtree
 
     def _moved(self, message: m.Moved) -> None:
         """An orphan has been adopted, here or below: nobody here waits any more for it and those below it."""
-        if self._span is None or (message.rank not in self._span and message.rank not in self.late):
+        if self._subtree is None or (message.rank not in self._subtree and message.rank not in self.late):
             return
-        span = self._span_of(message.rank)
-        if not self._moves.note(span, message.parent) and message.parent != self._seat.rank:
+        subtree = self._subtree_of(message.rank)
+        if not self._reparenting.note(subtree, message.parent) and message.parent != self._seat.rank:
             return
         for awaited in self._awaited.values():
-            for rank in self._in_with(span, awaited):
+            for rank in self._in_with(subtree, awaited):
                 del awaited[rank]
-        for rank in self._in_with(span, self._lost):
+        for rank in self._in_with(subtree, self._lost):
             del self._lost[rank]
         self.tell(self.parent, message)
 
-    def _in_with(self, span: Subtree, ranks: Iterable[int]) -> list[int]:
-        """Those of ``ranks`` that are below the first of ``span``."""
-        return [rank for rank in ranks if rank in span and self._moves.under(rank, span.child)]
+    def _in_with(self, subtree: Subtree, ranks: Iterable[int]) -> list[int]:
+        """Those of ``ranks`` that are below the first of ``subtree``."""
+        return [rank for rank in ranks if rank in subtree and self._reparenting.under(rank, subtree.child)]
 
-    def _levels(self, span: Subtree) -> int:
-        return tree.depth(self._spawning, span.end - span.child - 1)
+    def _levels(self, subtree: Subtree) -> int:
+        return tree.depth(self._spawning, subtree.end - subtree.child - 1)
 
     # ---- phase 2 -----------------------------------------------------------------------------------------
 
@@ -324,7 +324,7 @@ class Branch:
         """These are lost, as far as the agent of rank ``by`` can tell, by default this one: one that has been adopted
         further up may be there. The controller decides."""
         by = self._seat.rank if by is None else by
-        lost = {rank: why for rank, why in lost.items() if self._moves.under(rank, by)}
+        lost = {rank: why for rank, why in lost.items() if self._reparenting.under(rank, by)}
         if not lost:
             return
         if self._seat.rank:
@@ -376,7 +376,7 @@ class Branch:
 
     def _look(self) -> None:
         """Whether a phase is over."""
-        if self._span is None or self._queue or self._has_left:
+        if self._subtree is None or self._queue or self._has_left:
             return
         if self._phase == 0 and all(child.called for child in self._children.values()):
             self._phase = 1
@@ -386,7 +386,7 @@ class Branch:
             self._report({self._seat.rank: self._departs})
         if whole and not self._told and self.parent in self.links:
             self._told = True
-            mine = {rank: contact for rank, contact in self.reached.items() if rank in self._span}
+            mine = {rank: contact for rank, contact in self.reached.items() if rank in self._subtree}
             self._tell_lost()
             self.tell(self.parent, m.Contacts(mine, whole=True))
         if self._phase == 1:
@@ -436,19 +436,19 @@ class Branch:
     def _placed(self, message: m.Below) -> None:
         """The parent says what is below. One that was an orphan knows that, and tells again what it knows."""
         self.do(b.CancelTimer("adopt 0"))
-        if self._span is None:
+        if self._subtree is None:
             self._begin(message.nodes, message.above, message.agents)
         else:
             self._above, self._told = message.above, False
             self._gathering.anew()
-            for rank, parent in self._moves:
+            for rank, parent in self._reparenting:
                 self.tell(self.parent, m.Moved(rank, parent))
             self._look()
         self._drift(on=message.adrift)
 
     def way(self, rank: int) -> int | None:
         """The child by which ``rank`` is reached."""
-        return self._moves.way(rank, {child: each.span for child, each in self._children.items()})
+        return self._reparenting.way(rank, {child: each.subtree for child, each in self._children.items()})
 
     # ---- losses ------------------------------------------------------------------------------------------
 
@@ -460,7 +460,7 @@ class Branch:
         del self._children[rank]
         self.do(b.CancelTimer(f"start {rank}"))
         if self._seat.survive:
-            self._queue.extend(self._spawning.spans(rank + 1, child.span.end))
+            self._queue.extend(self._spawning.spans(rank + 1, child.subtree.end))
         self._report({rank: why})
         if not self._has_left:
             self._start()
@@ -477,8 +477,8 @@ class Branch:
 
     def _lose(self, child: _Child, why: str) -> None:
         """The link to a child is gone. It may call again by another way, and so may those below it."""
-        rank = child.span.child
-        below = [each for each in range(rank + 1, child.span.end) if self.way(each) == rank]
+        rank = child.subtree.child
+        below = [each for each in range(rank + 1, child.subtree.end) if self.way(each) == rank]
         del self._children[rank]
         self.do(b.CancelTimer(f"gather {rank}"))
         if not self._seat.survive:
@@ -520,7 +520,7 @@ class Branch:
             self.do(b.Reach(self.parent, self._above[self.parent]))
 
     def _introduce(self, rank: int) -> None:
-        self.tell(rank, m.Calling(self._seat.rank, self._seat.contact, self._span is not None))
+        self.tell(rank, m.Calling(self._seat.rank, self._seat.contact, self._subtree is not None))
 
     def _drift(self, *, on: bool) -> None:
         """The controller is gone, or there is one again."""

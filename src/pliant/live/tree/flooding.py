@@ -18,10 +18,10 @@ class Flooding:
     """One agent's part. A message for one that is not known yet waits until it is; for one that is gone, those
     that it would have passed it on to get it from here."""
 
-    def __init__(self, seat: b.Seat, branch: Trunk) -> None:
+    def __init__(self, seat: b.Seat, trunk: Trunk) -> None:
         self._here = seat.rank
         self._tree = tree.named(seat.routing)
-        self._branch = branch
+        self._trunk = trunk
         self._floods: dict[int, msgspec.Raw] = {}
         self._delivered = 0
         """The number of the last one."""
@@ -42,7 +42,7 @@ class Flooding:
         self._floods[flood.number] = flood.message
         while (message := self._floods.get(self._delivered + 1)) is not None:
             self._delivered += 1
-            self._branch.deliver(message)
+            self._trunk.deliver(message)
         self.push()
 
     def repeat(self, rank: int) -> None:
@@ -56,9 +56,9 @@ class Flooding:
         self._reaching.discard(rank)
         self._sent.pop(rank, None)
         tries = self._tries[rank] = self._tries.get(rank, 0) + 1
-        if self._floods and tries <= FLOOD_TRIES and rank in self._branch.reached:
+        if self._floods and tries <= FLOOD_TRIES and rank in self._trunk.reached:
             self._reaching.add(rank)
-            self._branch.do(b.SetTimer(f"again {rank}", FLOOD_AGAIN_S))
+            self._trunk.do(b.SetTimer(f"again {rank}", FLOOD_AGAIN_S))
 
     def again(self, rank: int) -> None:
         self._reaching.discard(rank)
@@ -66,34 +66,34 @@ class Flooding:
 
     def push(self) -> None:
         """Send what has not been sent to whom it should go."""
-        branch = self._branch
-        if not self._floods or not branch.agents:
+        trunk = self._trunk
+        if not self._floods or not trunk.agents:
             return
         for rank in self._targets():
             missing = self._floods.keys() - self._sent.get(rank, set())
-            if rank in branch.links:
+            if rank in trunk.links:
                 self._reaching.discard(rank)
                 for number in sorted(missing):
                     self._send(rank, number)
-            elif missing and rank in branch.reached and rank not in self._reaching:
+            elif missing and rank in trunk.reached and rank not in self._reaching:
                 self._reaching.add(rank)
-                branch.do(b.Reach(rank, branch.reached[rank]))
+                trunk.do(b.Reach(rank, trunk.reached[rank]))
 
     def _send(self, rank: int, number: int) -> None:
         self._sent.setdefault(rank, set()).add(number)
-        self._branch.tell(rank, m.Flood(number, self._floods[number]))
+        self._trunk.tell(rank, m.Flood(number, self._floods[number]))
 
     def _targets(self) -> Iterator[int]:
         """The next ones along the routing tree, those that are gone passed over. Whoever was added later has it from
         the root."""
-        yield from (rank for rank in self._branch.late if rank not in self._branch.gone)
-        if self._here > self._branch.agents:
+        yield from (rank for rank in self._trunk.late if rank not in self._trunk.gone)
+        if self._here > self._trunk.agents:
             return
-        _, span = tree.span_of(self._tree, self._here, Subtree(0, self._branch.agents + 1))
-        open_spans = list(self._tree.spans(span.child + 1, span.end))
+        _, subtree = tree.span_of(self._tree, self._here, Subtree(0, self._trunk.agents + 1))
+        open_spans = list(self._tree.spans(subtree.child + 1, subtree.end))
         while open_spans:
             each = open_spans.pop()
-            if each.child in self._branch.gone:
+            if each.child in self._trunk.gone:
                 open_spans.extend(self._tree.spans(each.child + 1, each.end))
             else:
                 yield each.child

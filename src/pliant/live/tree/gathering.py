@@ -47,9 +47,9 @@ class Gathering:
     comes later all the same, as of orphans, it passes on at once. It keeps all of it until the round is passed: what
     was told to a parent that is lost is told again to the next one."""
 
-    def __init__(self, here: int, branch: Trunk) -> None:
+    def __init__(self, here: int, trunk: Trunk) -> None:
         self._here = here
-        self._branch = branch
+        self._trunk = trunk
         self._rounds: dict[int, _Round] = {}
         self._mine = m.NO_ROUND
         """Up to this round all of this node has come."""
@@ -78,7 +78,7 @@ class Gathering:
         """From a child."""
         if not self._here:
             if message.parts or message.entries:
-                self._branch.do(b.Gathered(message.round, message.parts, message.entries))
+                self._trunk.do(b.Gathered(message.round, message.parts, message.entries))
             return
         self._take(message.round, set(message.parts), message.entries)
         self._below[rank] = max(self._below.get(rank, m.NO_ROUND), message.until)
@@ -95,7 +95,7 @@ class Gathering:
 
     def push(self) -> None:
         """Tell the parent what it should know now."""
-        branch = self._branch
+        trunk = self._trunk
         if not self._here or self._mine == m.NO_ROUND:
             return
         until = max(self._told, self._until())
@@ -109,11 +109,11 @@ class Gathering:
         self._told = until
         told = [message for number, each in fresh for message in each.untold(number)] or [m.Gathered()]
         for message in (*told[:-1], replace(told[-1], until=until)):
-            branch.tell(branch.parent, message)
+            trunk.tell(trunk.parent, message)
 
     def _until(self) -> int:
         """Up to which round all of this node and those below has come."""
-        below = self._branch.below()
+        below = self._trunk.below()
         if below is None:
             return m.NO_ROUND
         return min([self._mine, *(self._below.get(each, m.NO_ROUND) for each in below)])

@@ -16,11 +16,11 @@ class Reparenting:
         self._moved: dict[int, tuple[Subtree, int]] = {}
         """By rank: it and what is below it by the tree, and who has adopted it."""
 
-    def note(self, span: Subtree, parent: int) -> bool:
-        """``parent`` has adopted the first of ``span``. Whether that is news."""
-        _, before = self._moved.get(span.child, (span, span.child))
+    def note(self, subtree: Subtree, parent: int) -> bool:
+        """``parent`` has adopted the first of ``subtree``. Whether that is news."""
+        _, before = self._moved.get(subtree.child, (subtree, subtree.child))
         if parent < before:
-            self._moved[span.child] = span, parent
+            self._moved[subtree.child] = subtree, parent
         return parent < before
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -40,7 +40,7 @@ class Reparenting:
         """The child of this one by which ``rank`` is reached."""
         while True:
             moved = self._last(rank)
-            child = max((each for each, span in children.items() if rank in span), default=self._here)
+            child = max((each for each, subtree in children.items() if rank in subtree), default=self._here)
             if child >= moved:
                 return child if child > self._here else None
             rank = self._moved[moved][1]
@@ -49,4 +49,4 @@ class Reparenting:
 
     def _last(self, rank: int) -> int:
         """Of those above ``rank`` by the tree, and itself, the lowest one that was adopted; -1 for none."""
-        return max((each for each, (span, _) in self._moved.items() if rank in span), default=-1)
+        return max((each for each, (subtree, _) in self._moved.items() if rank in subtree), default=-1)

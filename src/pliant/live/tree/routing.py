@@ -15,9 +15,9 @@ class Routing:
     """One agent's part. What it passes on it does not read. An envelope for one that is gone, or cannot be reached
     now, goes nowhere: whoever must not lose it repeats it."""
 
-    def __init__(self, seat: b.Seat, branch: Trunk) -> None:
+    def __init__(self, seat: b.Seat, trunk: Trunk) -> None:
         self._here = seat.rank
-        self._branch = branch
+        self._trunk = trunk
         self._ranks: dict[str, int] = {}
         """Of the nodes below."""
         self.spoken: set[str] = set()
@@ -32,18 +32,18 @@ class Routing:
         ways: dict[int | None, list[str]] = {}
         for node in envelope.nodes:
             rank = self._ranks.get(node)
-            way = self._here if rank is None else self._branch.way(rank)
+            way = self._here if rank is None else self._trunk.way(rank)
             ways.setdefault(way, []).append(node)
         for way, nodes in ways.items():
             part = envelope if len(ways) == 1 else msgspec.structs.replace(envelope, nodes=tuple(nodes))
             if way == self._here:
-                self._branch.do(b.Local(part))
+                self._trunk.do(b.Local(part))
             elif way is not None:
-                self._branch.tell(way, part)
+                self._trunk.tell(way, part)
 
     def up(self, envelope: m.From) -> None:
         if self._here:
-            self._branch.tell(self._branch.parent, envelope)
+            self._trunk.tell(self._trunk.parent, envelope)
         else:
             self.spoken.add(envelope.node)
-            self._branch.do(b.Arrived(envelope))
+            self._trunk.do(b.Arrived(envelope))

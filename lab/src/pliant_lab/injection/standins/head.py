@@ -98,15 +98,15 @@ class Head:
         self._sent: set[tuple[tuple[str, ...], int]] = set()
         self._taken: dict[str, int] = {}
         """By node, up to which message its agent was last told that all is taken."""
-        home = RunContext("/out", "/home", {}, b"secret")
+        context = RunContext("/out", "/home", {}, b"secret")
         if resumed:
             journal = read(bytes(disk.data).splitlines(keepends=True))
             if journal.torn:
                 del disk.data[disk.data.rindex(b"\n") + 1 :]
-            self.cluster = _Seen(policy, journal.header.settings, home, journal.records)
+            self.cluster = _Seen(policy, journal.header.settings, context, journal.records)
             self.tell(o.Resumed("its controller was killed, and its ranks with it"))
         else:
-            self.cluster = _Seen(policy, settings, home)
+            self.cluster = _Seen(policy, settings, context)
             following = self.cluster.core.state.settings
             disk.write(
                 header_line(Header(began="1970-01-01T00:00:00Z", policy=policy.name, settings=following))

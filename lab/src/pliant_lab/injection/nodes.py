@@ -110,6 +110,7 @@ class Shell:
         match event:
             case o.Granted():
                 for name in event.names:
+                    self._is_usable(name)
                     self._move(name, "here", "gone")
                     self.granted += 1
                     self._anew(name)
@@ -133,10 +134,7 @@ class Shell:
                     self.leaving.discard(event.node)
                 self._anew(event.node)
             case o.Back():
-                _hold(
-                    event.node not in self.unclean,
-                    f"{event.node} is used, where something could not be ended",
-                )
+                self._is_usable(event.node)
                 self._move(event.node, "here", "lost")
             case o.Returned():
                 (name,) = event.names
@@ -153,6 +151,9 @@ class Shell:
                 self.heard[event.node].append(said.job)
             case _:
                 pass
+
+    def _is_usable(self, name: str) -> None:
+        _hold(name not in self.unclean, f"{name} is used, where something could not be ended")
 
     def _answered(self, need: Need | None, count: int) -> None:
         self.asked[need] -= count
@@ -213,7 +214,8 @@ class Life:
         self.shell.settle()
         acts = (
             [self.talk] * 10 + [self.come] * 6 + [self.time_passes] * 4 + [self.ask] * 2 + [self.link] * 3
-            + [self.withdraw, self.give_back, self.expire, self.cut, self.cut, self.end, self.fail, self.begin_again]
+            + [self.withdraw, self.cross, self.give_back, self.expire, self.cut, self.cut, self.end, self.fail]
+            + [self.begin_again]
         )  # fmt: skip
         for _ in range(steps):
             self.random.choice(acts)()
@@ -245,6 +247,16 @@ class Life:
     def withdraw(self) -> None:
         self.shell.fleet.withdraw(self.random.randint(1, 2))
         self.shell.go_on()
+
+    def cross(self) -> None:
+        """Nodes are withdrawn as the first words of an agent are on their way."""
+        driver = self.shell.driver
+        if name := self.one(driver.starting):
+            driver.come(name)
+            self.shell.fleet.withdraw(MOST)
+            self.shell.go_on()
+            for _ in range(len(driver.up)):
+                driver.carry()
 
     def give_back(self) -> None:
         if name := self.here():

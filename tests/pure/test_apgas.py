@@ -349,6 +349,18 @@ def test_a_dead_place_is_an_exception_to_who_waits_on_it_and_the_others_go_on(se
     assert left[0] >= 1
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_place_that_dies_after_its_answer_takes_no_task_along(seed: int) -> None:
+    world = Together(seed)
+
+    def main() -> None:
+        with finish():
+            at(place(1), log, "asked")
+            world.kill(1)
+
+    world.begin(main, places=2)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_belongs_to_a_dead_place_is_not_begun_and_leaves_nothing_behind(seed: int) -> None:
     """Place 1 opens a finish over tasks at place 2, which can do one at a time, and dies."""

@@ -170,11 +170,12 @@ class Machine:
     def ended(self, task: Ready, payload: Payload = (), *, raised: bool = False) -> None:
         """A task is over. ``payload`` is what it raised, pickled, or the value that was asked for."""
         self.tasks -= 1
-        if task.call and task.sender in self.members.addresses:
-            self._say(task.sender, Answer(task.call, raised), payload)
         if task.finish is not None:
             error = bytes(payload[0]) if raised and not task.call else None
             self.finish_ended(task.finish, error)
+        if task.call and task.sender in self.members.addresses:
+            # Last: who has the answer, and has the finish too, loses nothing if this place dies now.
+            self._say(task.sender, Answer(task.call, raised), payload)
         self._leave_if_quiet()
 
     def finish_ended(self, finish: FinishId, raised: bytes | None = None) -> None:

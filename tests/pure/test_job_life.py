@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 import msgspec
+import pytest
 
 from pliant.core import commands as c
 from pliant.core import events as e
@@ -240,6 +241,33 @@ def test_a_place_that_ends_before_it_has_come_is_lost_whether_its_root_has_come_
         why = "group 1 on n1 ended with exit code 0 before it came to run()"
         assert told(heard, 0) == [m.GroupLost(1, why)]
         assert of(heard, e.GroupsLost) == [e.GroupsLost(1, (1,), why)]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_root_that_ends_without_a_word_fails_the_places_that_wait_for_it(first: bool) -> None:  # noqa: FBT001
+    life, heard = three(JobKind.PLACES)
+    hello = m.Hello(1, 1, 0, "token", 1)
+    if first:
+        said(life, 1, hello)
+    life.heard(0, m.Exited(1, 0, 0, 0))
+    assert killed(heard) == ({1, 2} if first else set())
+    if not first:
+        said(life, 1, hello)
+    assert killed(heard) == {1, 2}
+    for group in (1, 2):
+        life.heard(group, m.Exited(1, group, 0, -9))
+    life.tail("")
+    [end] = of(heard, e.Ended)
+    assert isinstance(end, e.Ended)
+    assert (end.exit_code, end.error) == (1, "group 0 on n0 ended with exit code 0 before it came to run()")
+
+
+def test_groups_of_which_none_says_a_word_end_as_they_like() -> None:
+    life, heard = three(JobKind.PLACES)
+    for group in range(3):
+        life.heard(group, m.Exited(1, group, 0, 0))
+    life.tail("")
+    assert [event.exit_code for event in heard.events if isinstance(event, e.Ended)] == [0]
 
 
 def test_tasks_of_one_node_do_not_need_each_other_and_a_place_is_one_process() -> None:

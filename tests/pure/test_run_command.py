@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from pliant.cli import made
 from pliant.cli.run import JobOptions, _batch
+from pliant.cli.run_input import script_is_input
 from pliant.model.errors import PliantError
 
 BATCH = """
@@ -188,3 +189,25 @@ def test_with_json_what_went_wrong_is_told_on_standard_error(tmp_path: Path) -> 
 def test_labels_of_nodes_that_cannot_be_are_named(options: list[str], problem: str) -> None:
     with pytest.raises(PliantError, match=re.escape(problem)):
         command("run", "--dry-run", *options, "--", "true")
+
+
+@pytest.mark.parametrize(
+    ("words", "is_input"),
+    [
+        ("python -", True),
+        ("/usr/bin/python3.12", True),
+        ("python -u -", True),
+        ("python -W error -", True),
+        ("python -W error program.py", False),
+        ("python program.py -", False),
+        ("python -c pass -", False),
+        ("python -uc pass", False),
+        ("python -m module -", False),
+        ("python -mmodule -", False),
+        ("python --version", False),
+        ("python -V", False),
+        ("cat -", False),
+    ],
+)
+def test_a_python_that_takes_its_script_from_standard_input_is_known(words: str, is_input: bool) -> None:  # noqa: FBT001
+    assert script_is_input(words.split()) == is_input

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
+from pathlib import Path
 
 from pliant.apgas.malleable.following import named
 from pliant.apgas.runtime import Runtime
@@ -30,20 +31,31 @@ LINES, LINE = 12, 1 << 16
 """How much is kept of what a place says: so many lines of at most so many bytes."""
 
 
+def _directory() -> str | None:
+    """The current one, if it is there."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None
+
+
+_BEGAN_IN = _directory()
+"""Where the program began, unless it went elsewhere before it imported this."""
+
+
 def repeated() -> tuple[list[str], str | None]:
-    """What runs this program from its start, and in which directory if that is not the current one; PliantError where
-    nothing does."""
+    """What runs this program from its start, and in which directory; PliantError where nothing does."""
     main, words = sys.modules["__main__"], sys.orig_argv[1:]
     command, file = [sys.executable, *words], getattr(main, "__file__", None) or ""
     if getattr(main, "__spec__", None) is not None:
-        return command, None
+        return command, _BEGAN_IN
     for word in filter(None, words):
         if file == word:
-            return command, None
+            return command, _BEGAN_IN
         if file.endswith(f"/{word}"):  # the program may have gone elsewhere since
             return command, file.removesuffix(f"/{word}") or "/"
     if any(re.fullmatch("-[A-Za-z]*c", word) for word in words):
-        return command, None
+        return command, _BEGAN_IN
     raise PliantError(
         "other places run the program's script from its start, and this one has none that they could: it was read from "
         "standard input, or typed into a notebook or a prompt; save it as a file: PLIANT_PLACES=3 python FILE.py"
@@ -74,8 +86,9 @@ class _Place:
         environ = {**environ, CONTACT: str(reading), ERRORS: str(errors)}
         try:
             self.process = subprocess.Popen(
-                command, env=environ, cwd=cwd, stderr=telling, pass_fds=(reading, errors)
-            )
+                command, env=environ, cwd=cwd, stdin=subprocess.DEVNULL, stderr=telling,
+                pass_fds=(reading, errors),
+            )  # fmt: skip
         except BaseException:
             os.close(hearing)
             raise
@@ -120,18 +133,14 @@ class LocalPlaces:
         self._places[number] = _Place(command, cwd, environ, self._contact.text())
 
     def gather(self, runtime: Runtime, limit_s: float) -> None:
-        """Take in all; PliantError as soon as one has ended, or if they do not come in time: then none is left."""
+        """Take in all; PliantError as soon as one has ended, or if they do not come in time."""
         end = time.monotonic() + limit_s
-        try:
-            while missing := runtime.await_arrival(self._places, LOOK_S):
-                for number in sorted(missing):
-                    if self._places[number].process.poll() is not None:
-                        raise PliantError(f"{named({number})} {self._places[number].how}")
-                if time.monotonic() > end:
-                    raise late(missing, limit_s)
-        except BaseException:
-            self.end(0.0)
-            raise
+        while missing := runtime.await_arrival(self._places, LOOK_S):
+            for number in sorted(missing):
+                if self._places[number].process.poll() is not None:
+                    raise PliantError(f"{named({number})} {self._places[number].how}")
+            if time.monotonic() > end:
+                raise late(missing, limit_s)
         runtime.admit(self._places)
 
     def end(self, within_s: float = END_S) -> None:

@@ -85,6 +85,11 @@ def _alone(main: Callable[[], T], places: int, workers: int) -> T:
         for number in range(1, places):
             others.start(number)
         others.gather(runtime, deadline_s())
+    except BaseException:
+        others.end(0.0)
+        sockets.close(linger_ms=0)  # nobody is left to be told
+        raise
+    try:
         return runtime.main(main)
     finally:
         runtime.stop_all()

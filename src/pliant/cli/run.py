@@ -18,7 +18,7 @@ from pliant.cli import run_options as o
 from pliant.cli.execute import Variant
 from pliant.cli.hosts import hosts_of
 from pliant.cli.outputs import check_report
-from pliant.cli.run_input import RunInput, of_command
+from pliant.cli.run_input import RunInput, of_command, script_is_input
 from pliant.files.batch import read_batch_file
 from pliant.files.cost import read_cost
 from pliant.files.policy import NOTHING_SAID, PolicySpec, inputs_of
@@ -292,6 +292,11 @@ def _with_input(
     if not live or _is_batch(words):
         return batch, RunInput()
     given = of_command(elsewhere=elsewhere, once=once).tell_unread()
+    if given.path and batch.jobs[0].nodes.max > 1 and script_is_input(words):
+        raise BatchError(
+            f"{' '.join(words[:2])}: it reads its script from standard input, which the first of its processes alone "
+            "has: save the script as a file, and give that: pliant run ... -- python FILE.py"
+        )
     jobs = tuple(msgspec.structs.replace(job, stdin=given.path or UNSET) for job in batch.jobs)
     return msgspec.structs.replace(batch, jobs=jobs), given
 

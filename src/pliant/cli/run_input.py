@@ -44,6 +44,23 @@ def of_command(*, elsewhere: bool, once: bool) -> RunInput:
     return RunInput(why="" if stat.S_ISCHR(mode) else "it is neither a file nor a pipe")
 
 
+def script_is_input(command: list[str]) -> bool:
+    """Whether this is a Python that takes its script from standard input."""
+    words = iter(command)
+    if not Path(next(words)).name.startswith("python"):
+        return False
+    for word in words:
+        if not word.startswith("-") or word.startswith("--"):
+            return False
+        if word == "-":
+            return True
+        if word[-1] in "cmVh" or word[1] in "cm":
+            return False
+        if word in {"-W", "-X"}:
+            next(words, "")
+    return True
+
+
 def _file(*, elsewhere: bool) -> RunInput:
     """Open the file once more, at its beginning."""
     if os.lseek(0, 0, os.SEEK_CUR):

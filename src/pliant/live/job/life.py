@@ -313,8 +313,13 @@ class JobLife:
         if "Hello" in words:
             return f"{ended} the end of {BLOCK if loss is Loss.ENDS_JOB else 'run()'}"
         silent = loss is Loss.IS_TOLD and not group.words_missed
-        awaited = silent and self.side.in_session and group.number != self.side.root
-        return f"{ended} it came to run()" if awaited else ""
+        return f"{ended} it came to run()" if silent and self._is_awaited(group) else ""
+
+    def _is_awaited(self, group: LiveGroup) -> bool:
+        """Whether others of the job wait for the first word of this group: for the root's all that have said theirs."""
+        if group.number != self.side.root:
+            return self.side.in_session
+        return any("Hello" in each.words for each in self.groups.values() if each is not group)
 
     def _rank_failed(self, group: LiveGroup, code: int, error: str) -> None:
         """As the first rank to fail did, its group does: at once, or, where ranks do not need each other, when all have
@@ -552,6 +557,8 @@ class JobLife:
         if group.number == self.side.root:
             self._effects.happened(e.Hello(self.number, hello.bounds))
             self.tell_losses()
+        elif (root := self.groups[self.side.root]).is_over and (why := self._too_early(root)):
+            self._group_gone(root, 1, why)
 
     def _agreed(self, program: Bounds | None) -> Bounds | None:
         """The sizes this job may come to, by its submission and by what the ``program`` allows."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import zmq
-from harness import PROGRAMS, BatchRun, job, until
+from harness import PROGRAMS, BatchRun, job, pliant, until
 
 from pliant.apgas.place.messages import Codec, Hello
 from pliant.apgas.runtime import Runtime
@@ -148,6 +148,16 @@ def test_futures_are_worked_on_at_all_places() -> None:
     }
 
 
+def test_what_a_task_forks_is_no_place_and_keeps_nothing_of_it_open() -> None:
+    """A place whose child lives on would else count as alive for half a minute."""
+    assert told("forking.py") == {
+        "said": ["that a task has forked is none 7"],
+        "pool": [1, 2],
+        "where": True,
+        "lost": True,
+    }
+
+
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_a_stranger_is_refused_and_counted(encrypted: bool) -> None:  # noqa: FBT001
     runtime = Runtime(0, SystemThreads(), 1)
@@ -175,72 +185,6 @@ def test_a_stranger_is_refused_and_counted(encrypted: bool) -> None:  # noqa: FB
         sockets.close()
 
 
-RUN = "from pliant.apgas import places, run\nrun(lambda: print(len(places())), places=2)\n"
-ELSEWHERE = "import os\nif 'PLIANT_PLACE' in os.environ: "
-
-
-@pytest.mark.parametrize(
-    ("before", "said"),
-    [
-        (
-            "import sys; sys.exit(3)",
-            "place(1) ended with exit code 3 before it came to run() and said nothing",
-        ),
-        ("os._exit(0)", "place(1) ended with exit code 0 before it came to run()"),
-        ("os.kill(os.getpid(), 9)", "place(1) was ended by signal 9 before it came to run()"),
-        ("import nothing_of_the_kind", "No module named 'nothing_of_the_kind'"),
-        ("import time; time.sleep(600)", "place(1) did not come within 2 s (PLIANT_DEADLINE)"),
-    ],
-)
-def test_a_place_that_ends_before_run_is_noticed_at_once(before: str, said: str, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(f"{ELSEWHERE}{before}\n{RUN}")
-    env = {**os.environ, "PLIANT_DEADLINE": "2"} if "sleep" in before else None
-    done = alone(program.name, cwd=tmp_path, env=env)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert said in done.stderr.partition("PliantError: ")[2]
-
-
-def test_places_find_a_script_whose_program_has_gone_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(f"import os\nos.mkdir(f'{{os.getpid()}}')\nos.chdir('/')\n{RUN}")
-    done = alone("./program.py", cwd=tmp_path)
-    assert done.stdout == "2\n", done.stderr
-    assert len(list(tmp_path.iterdir())) == 3, "each place has begun where this one has"
-
-
-def test_a_program_that_no_other_place_could_run_says_so() -> None:
-    done = alone("-", given=RUN)
-    assert done.returncode == 1
-    assert "PliantError: other places run the program's script from its start" in done.stderr
-
-
-def alone(script: str, *, given: str = "", **keys: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, script],
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        **keys,
-    )
-
-
-def test_a_job_goes_on_at_once_without_a_place_that_ends_before_run(
-    start: Callable[..., BatchRun], tmp_path: Path
-) -> None:
-    """Its deadline is longer than this test waits."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import os\nif os.environ['PLIANT_GROUP'] == '1': os._exit(0)\n"
-        "from pliant.apgas import places, run\nrun(lambda: str([each.id for each in places()]))\n"
-    )
-    run = start("nodes = 3", job("dies", f"python {program}", "3", kind="places"))
-    dies = run.finish()["dies"]
-    assert (dies["state"], dies["result"]) == ("COMPLETED", "[0, 2]"), run.story()
-    assert "ended with exit code 0 before it came to run()" in run.wait_for(r.GroupsLost).why
-
-
 def _has_changed(run: BatchRun, times: int, job: int = 1) -> bool:
     return sum(isinstance(record, r.ResizeDone) and record.job == job for record in run.records()) == times
 
@@ -257,6 +201,8 @@ def test_a_job_of_places_grows_and_shrinks_while_it_computes(
         ordered = run.order("tree", str(size))
         assert ordered.returncode == 0, ordered.stderr
         until(partial(_has_changed, run, number), f"a change to {size}")
+    stays = "that job has place 0 on n0, which runs its program: that one stays until the job ends\n"
+    assert pliant(run, "nodes", "remove", "n0").endswith(f"n0 when job 1 (tree) has left it: {stays}")
     hurry.touch()
     tree = run.finish()["tree"]
     assert (tree["state"], tree["result"]) == ("COMPLETED", "37705 22582506079888477"), run.story()

@@ -80,6 +80,17 @@ def settled(executor: Executor, fn: Callable[..., object], *args: object) -> Fut
     return future
 
 
+@pytest.mark.parametrize("use_place_0", [True, False])
+def test_keywords_of_a_call_may_have_any_name(use_place_0: bool) -> None:  # noqa: FBT001
+    def main() -> None:
+        executor = PlaceExecutor(use_place_0=use_place_0)
+        future: Future[Any] = executor.submit(dict, self=1, fn=2, args=3, kwargs=4)
+        wait_for([future])
+        assert future.result() == {"self": 1, "fn": 2, "args": 3, "kwargs": 4}
+
+    Together(1).begin(main, places=2)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_calls_are_exact_while_places_come_and_leave(seed: int) -> None:
     world = Together(seed)

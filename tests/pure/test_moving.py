@@ -165,10 +165,14 @@ def test_who_keeps_its_size_is_waited_for(job_class: JobClass) -> None:
     assert why == f"is {job_class}"
 
 
+PLACE_0 = "has place 0 on n0, which runs its program: that one stays until the job ends"
+
+
 @pytest.mark.parametrize(
     ("kind", "bounds", "events", "nodes", "why"),
     [
-        (JobKind.PLACES, Bounds(1, 4, 1, 2), [], [0], "has place 0 on n0: that one stays until the job ends"),
+        (JobKind.PLACES, Bounds(1, 4, 1, 2), [], [0], PLACE_0),
+        (JobKind.PLACES, Bounds(1, 4, 1, 2), [job_says.malleable(1, on=False)], [0], PLACE_0),
         (
             JobKind.PLACES,
             Bounds(2, 4),

@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pliant.apgas.errors import BadPlaceException
 from pliant.apgas.place.payload import copied, name_of, pack, pack_call, unpack
 from pliant.apgas.runtime import Finish, current
+from pliant.apgas.transport import forks
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,7 +79,7 @@ def at(place: Place, fn: Callable[..., T], *args: object) -> T:
     value: T
     if place.id == runtime.here:
         fn, args = _copies(fn, args)
-        value = unpack(copied(pack(fn(*args))))
+        value = unpack(copied(pack(forks.perform(fn, *args))))
     else:
         value = runtime.call(place.id, fn, args)
     return value

@@ -16,6 +16,7 @@ from pliant.apgas.place.finishes import Home
 from pliant.apgas.place.machine import Machine, Ready
 from pliant.apgas.place.messages import AnyMessage, FinishId, Payload, Stop
 from pliant.apgas.place.payload import name_of, pack, pack_call, pack_error, told, unpack, unpack_error
+from pliant.apgas.transport import forks
 from pliant.apgas.transport.threads import Threads
 from pliant.model.errors import PliantError
 
@@ -41,6 +42,9 @@ class Transport(Protocol):
     def close(self) -> None:
         """The same for all, within a few seconds."""
 
+    def forked(self) -> None:
+        """This process was forked: close what it has of the connections, and leave them as they are."""
+
 
 class _Context(threading.local):
     """What the thread that runs is doing."""
@@ -58,7 +62,8 @@ def current() -> Runtime:
     """The place that this thread belongs to; PliantError outside of any."""
     if context.runtime is None:
         raise PliantError(
-            "there is no place here: call this within the function that apgas.run was given, or in a task of it"
+            "there is no place here: call this within the function that apgas.run was given, or in a task of it; "
+            "a process that a task has forked is none"
         )
     return context.runtime
 
@@ -150,6 +155,16 @@ class Runtime:
         self.on_end: dict[str, Callable[[bool], object]] = {}
         """Called at place 0 when the main function is over, with whether it has returned."""
         self._deaths = 0
+        forks.tell(self)
+
+    def forked(self) -> None:
+        """This process was forked by a task, and is no place: it says and hears nothing."""
+        self.monitor = self.threads.monitor()  # another thread may have had the lock
+        transport, self.transport = self.transport, None
+        if transport is not None:
+            transport.forked()
+        self.machine.stopped = f"this process was forked at place({self.here}), and is no place itself"
+        context.__dict__.clear()
 
     # ---- the API's part --------------------------------------------------------------------------------
 
@@ -532,6 +547,6 @@ IDLE_S = 1.0
 
 def _perform(task: Ready) -> Any:
     if callable(task.work):
-        return task.work()
+        return forks.perform(task.work)
     fn, args = unpack(task.work)
-    return fn(*args)
+    return forks.perform(fn, *args)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from pliant.apgas.malleable import following as f
 from pliant.apgas.malleable.handler import Malleability, MalleableHandler, NoHandlerError
 from pliant.apgas.runtime import Runtime
+from pliant.apgas.transport import forks
 from pliant.apgas.transport.keys import Contact
 from pliant.job.connection import Connection
 from pliant.job.environment import Environment
@@ -39,7 +40,12 @@ class Member:
         self.where = where
         self.limit_s = limit_s
         self.connection = Connection.open(where, limit_s)
+        forks.tell(self)
         self.welcome: Welcome = self.connection.greet(1, bounds)
+
+    def forked(self) -> None:
+        """A process that a task forks has no session."""
+        self.connection.close()
 
     def find(self) -> Contact:
         """Where place 0 is; a newcomer says first that it is there, and waits until it is wanted."""

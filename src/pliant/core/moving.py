@@ -72,20 +72,22 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
 
 def why_stays(state: State, job: ScheduledJob, nodes: NodeSet, free: int) -> str:
     """Why a job will not leave these of its nodes before it has ended, or not soon; empty if it can."""
+    root = state.groups(job)[job.root]
+    if not KINDS[job.spec.kind].migrates and job.nodes & nodes.mask == 1 << root:
+        where = state.nodes.hosts([root])
+        return f"has place {job.root} on {where}, which runs its program: that one stays until the job ends"
     if job.spec.job_class not in MOVING or job.one_world:
         return f"is {job.spec.job_class}"
     if job.ending is not None:
         return "is being ended"
     if not job.on:
         return "is not inside its loop"
-    return "" if way_off(state, job, nodes.mask, free) is not None else _why_no_way(state, job, nodes)
+    return "" if way_off(state, job, nodes.mask, free) is not None else _why_no_way(state, job)
 
 
-def _why_no_way(state: State, job: ScheduledJob, nodes: NodeSet) -> str:
+def _why_no_way(state: State, job: ScheduledJob) -> str:
     """Why a job that could be asked can neither go on with fewer nodes nor move off these."""
-    migrates, root = KINDS[job.spec.kind].migrates, state.groups(job)[job.root]
-    if not migrates and job.nodes & nodes.mask == 1 << root:
-        return f"has place {job.root} on {state.nodes.hosts([root])}: that one stays until the job ends"
+    migrates = KINDS[job.spec.kind].migrates
     fewer = "cannot have fewer nodes"
     if job.pinned and job.bounds.floor(job.size - 1):
         fewer = f"is pinned to {count(job.size, 'node')} by pliant resize (pliant resize {job.id} auto undoes that)"

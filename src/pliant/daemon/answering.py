@@ -230,4 +230,5 @@ def _emptied(state: State, nodes: NodeSet) -> Iterator[str]:
         else:
             yield f"{who} is asked to leave {off} and go from {job.size} to {count(way.size, 'node')}"
         if rest := held - way.leave:
-            yield f"{state.nodes.hosts(rest)} when it has left"
+            why = moving.why_stays(state, job, rest, 0)
+            yield f"{state.nodes.hosts(rest)} when it has left{why and f': it {why}'}"

@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 from pliant.apgas.place.messages import Buffer
 from pliant.apgas.place.payload import copied, name_of, pack, pack_error, told, unpack
 from pliant.apgas.runtime import Runtime, lent_worker
+from pliant.apgas.transport import forks
 
 LARGE = 1 << 16
 """Bytes from which on a part goes beside the pickle of a message, and an answer at once."""
@@ -173,7 +174,7 @@ class Desk:
         try:
             fn, args, kwargs = unpack(asked.parts)
             name = name_of(fn)
-            parts, raised = pack(fn(*args, **kwargs)), False
+            parts, raised = pack(forks.perform(fn, *args, **kwargs)), False
         except BaseException as error:  # noqa: BLE001 - it is the future's
             parts, raised = [pack_error(error, f"place({self._runtime.here}), task {name}")], True
         return Answered(asked.number, raised, parts), threads.now() - begun

@@ -7,9 +7,13 @@ to. A connection that breaks is not made again: ZeroMQ would lose what was under
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -72,6 +76,8 @@ class Sockets:
         """What other places have to know to come to this one."""
         self._dealers: dict[int, zmq.Socket[Any]] = {}
         self._addresses: dict[int, str] = {}
+        self._broken: set[int] = set()
+        """Places to which nothing can be sent any more."""
         self._codec = Codec()
         # Sockets belong to one thread: others tell it what has changed by this pair.
         self._tell = self._context.socket(zmq.PAIR)
@@ -81,6 +87,7 @@ class Sockets:
         self._watched: dict[Any, int] = {}
         self._new: list[tuple[Any, int]] = [(self._router.get_monitor_socket(sum(_REFUSED)), -1)]
         self._closing = False
+        self._linger_ms = LINGER_MS
         self._thread = threading.Thread(
             target=self._listen, name=f"place {runtime.here} sockets", daemon=True
         )
@@ -119,20 +126,28 @@ class Sockets:
         if dealer is not None:
             # In this order: libzmq would wait for ever to tell a monitor that is closed.
             dealer.disable_monitor()
-            dealer.close(linger=LINGER_MS)
+            dealer.close(linger=0 if place in self._broken else self._linger_ms)
             self._new.append((None, place))
             self._tell.send(b"")
 
-    def close(self) -> None:
+    def close(self, linger_ms: int = LINGER_MS) -> None:
         with self._runtime.monitor:
             if self._closing:
                 return
-            self._closing = True
+            self._closing, self._linger_ms = True, linger_ms
             for place in list(self._dealers):
                 self.disconnect(place)
             self._tell.send(b"")
         if threading.current_thread() is not self._thread:
             self._thread.join(LINGER_MS / 1000)
+
+    def forked(self) -> None:
+        self._closing = True
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for number, ends in _connections():
+            if not ends.isdisjoint({self.address, *self._addresses.values()}):
+                os.dup2(null, number, inheritable=False)
+        os.close(null)
 
     def _open(self, place: int) -> zmq.Socket[Any]:
         keys = self._keys
@@ -164,14 +179,14 @@ class Sockets:
         poller.register(self._told, zmq.POLLIN)
         self._watch(poller)
         while not self._closing:
-            for socket, _ in poller.poll(1000):
-                if socket is self._router:
+            for ready, _ in poller.poll(1000):
+                if ready is self._router:
                     self._take_in()
-                elif socket is self._told:
+                elif ready is self._told:
                     self._told.recv()
                     self._watch(poller)
-                elif socket in self._watched:
-                    self._note(poller, socket)
+                elif ready in self._watched:
+                    self._note(poller, ready)
         self._end()
 
     def _take_in(self) -> None:
@@ -208,6 +223,7 @@ class Sockets:
         elif event != zmq.EVENT_MONITOR_STOPPED:
             poller.unregister(monitor)
             why = "it refused the connection" if event in _REFUSED else "the connection broke"
+            self._broken.add(place)
             self._hear_out()
             self._runtime.lost(place, why)
 
@@ -230,7 +246,22 @@ class Sockets:
             self._router.disable_monitor()
             for monitor in list(self._watched):
                 monitor.close(linger=0)
-            for socket in (self._router, self._told, self._tell):
-                socket.close(linger=0)
+            for each in (self._router, self._told, self._tell):
+                each.close(linger=0)
             self._guard.stop()
-            self._context.destroy(linger=LINGER_MS)
+            self._context.destroy(linger=self._linger_ms)
+
+
+def _connections() -> Iterator[tuple[int, set[str]]]:
+    """This process's TCP sockets, by their descriptors, with the addresses of their ends."""
+    for number in [int(each.name) for each in Path("/proc/self/fd").iterdir()]:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
+            if connection.family == socket.AF_INET and connection.type == socket.SOCK_STREAM:
+                ends = {_address(connection.getsockname())}
+                with contextlib.suppress(OSError):  # it listens
+                    ends.add(_address(connection.getpeername()))
+                yield number, ends
+
+
+def _address(end: tuple[str, int]) -> str:
+    return f"tcp://{end[0]}:{end[1]}"

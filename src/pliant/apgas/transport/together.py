@@ -335,3 +335,6 @@ class _Transport:
 
     def close(self) -> None:
         pass
+
+    def forked(self) -> None:
+        pass

@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from pliant.apgas.errors import BadPlaceException
-from pliant.apgas.place.machine import GIVEN_UP, Machine, Ready
+from pliant.apgas.place.machine import GIVEN_UP, PlaceMachine, Ready
 from pliant.apgas.place.messages import AnyMessage, Codec, Hello, LastTask, Leaving, Payload, Staying, Stop
 
 
@@ -16,12 +16,12 @@ class Net:
 
     def __init__(self, count: int) -> None:
         self.links: dict[tuple[int, int], deque[tuple[bytes, Payload]]] = {}
-        self.machines = [Machine(here) for here in range(count)]
+        self.machines = [PlaceMachine(here) for here in range(count)]
         self._codec = Codec()
         for machine in self.machines:
             machine.members.join({each: f"p{each}" for each in range(count) if each != machine.here})
 
-    def __getitem__(self, place: int) -> Machine:
+    def __getitem__(self, place: int) -> PlaceMachine:
         return self.machines[place]
 
     def post(self) -> None:

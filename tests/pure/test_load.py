@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pliant.apgas import PlaceExecutor, follow_load, places
 from pliant.apgas.malleable.handler import malleability
-from pliant.apgas.malleable.load import PATIENCE, Load, Seen, Thresholds, decide
+from pliant.apgas.malleable.load import PATIENCE, LoadSample, LoadTrend, Thresholds, decide
 from pliant.apgas.runtime import current
 from pliant.apgas.transport.together import Together
 from pliant.model.jobs import Bounds
@@ -23,9 +23,9 @@ thresholds = st.floats(0.01, 10).flatmap(
 
 def follow(limits: Thresholds, tasks: float, there: int, workers: int, most: int) -> list[int]:
     """The numbers of places of a program that always has so many tasks and gets what it asks for, up to ``most``."""
-    sizes, seen = [there], Seen()
+    sizes, seen = [there], LoadTrend()
     for _ in range(200):
-        seen, change = decide(seen, Load(tasks, there * workers, there), limits)
+        seen, change = decide(seen, LoadSample(tasks, there * workers, there), limits)
         if change and there + change <= most:
             there += change
             sizes.append(there)
@@ -50,19 +50,19 @@ def test_a_steady_load_is_followed_in_one_direction_and_met(
 def test_a_load_between_the_thresholds_changes_nothing(
     limits: Thresholds, shares: list[float], there: int
 ) -> None:
-    seen = Seen()
+    seen = LoadTrend()
     low, high = limits.give_back_below * there, limits.grow_above * there
     for share in shares:
         tasks = low + (high - low) * (0.01 + 0.98 * share)
-        seen, change = decide(seen, Load(tasks, there, there), limits)
+        seen, change = decide(seen, LoadSample(tasks, there, there), limits)
         assert not change
 
 
 @given(st.lists(st.floats(0, 1000), max_size=200))
 def test_a_number_of_places_stays_for_some_measures(loads: list[float]) -> None:
-    seen, there, since = Seen(), 1, 0
+    seen, there, since = LoadTrend(), 1, 0
     for tasks in loads:
-        seen, change = decide(seen, Load(tasks, there, there), Thresholds(2, 0.5))
+        seen, change = decide(seen, LoadSample(tasks, there, there), Thresholds(2, 0.5))
         since += 1
         if change:
             assert since >= PATIENCE
@@ -70,9 +70,9 @@ def test_a_number_of_places_stays_for_some_measures(loads: list[float]) -> None:
 
 
 def test_what_is_asked_for_in_vain_is_halved() -> None:
-    seen, asked = Seen(), []
+    seen, asked = LoadTrend(), []
     for _ in range(30):
-        seen, change = decide(seen, Load(1000, 8, 8), Thresholds(2, 0.5))
+        seen, change = decide(seen, LoadSample(1000, 8, 8), Thresholds(2, 0.5))
         asked += [change] if change else []
     assert asked[:5] == [8, 4, 2, 1, 1]
 

@@ -10,7 +10,7 @@ import pytest
 from commands import command
 
 from pliant.apgas.place.finishes import Home
-from pliant.apgas.place.machine import Machine
+from pliant.apgas.place.machine import PlaceMachine
 from pliant.core import records as r
 from pliant.core.job import ScheduledJob
 from pliant.live.job.life import JobLife
@@ -146,7 +146,7 @@ def _forget_tasks(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def _keep_finishes(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(Machine, "close_finish", lambda *_: None)
+    monkeypatch.setattr(PlaceMachine, "close_finish", lambda *_: None)
     return "at the end of the program place(0) has"
 
 

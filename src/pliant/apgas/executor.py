@@ -11,7 +11,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, InvalidStateErr
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from pliant.apgas.calls.desk import Answered, Asked, Desk, Home, beside, lending
+from pliant.apgas.calls.desk import Answered, Asked, Desk, Reports, beside, lending
 from pliant.apgas.calls.hands import Hands
 from pliant.apgas.calls.queue import Batch, CallQueue
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException
@@ -26,15 +26,19 @@ CLOSED = "cannot schedule new futures after shutdown"
 
 
 class PlaceFuture(Future[T]):
-    """A future of ``concurrent.futures``. Who waits for it at a place lends its worker to others meanwhile."""
+    """A future of ``concurrent.futures``. Who waits for it at a place lends its worker to others meanwhile; ``wait``
+    and ``as_completed`` lend nothing."""
 
     def result(self, timeout: float | None = None) -> T:
+        """The call's value, a copy. It raises what the call has raised, as PlaceExecutor.submit says; TimeoutError
+        after ``timeout`` seconds, CancelledError if it was cancelled before it began."""
         if self.done():
             return super().result(timeout)
         with lending():
             return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What ``result`` would raise of the call, or None; TimeoutError and CancelledError as there."""
         if self.done():
             return super().exception(timeout)
         with lending():
@@ -64,7 +68,9 @@ class _InChunks(Executor):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[T]:
-        """As of a ProcessPoolExecutor: ``chunksize`` calls go as one. ValueError if that is not positive."""
+        """The values of ``fn`` over the iterables, in order; as of a ProcessPoolExecutor, ``chunksize`` calls go as
+        one. ValueError if that is not positive. TimeoutError where a value is not there ``timeout`` seconds after
+        this."""
         if chunksize < 1:
             raise ValueError(f"chunksize must be >= 1, not {chunksize}")
         if chunksize == 1:
@@ -88,7 +94,7 @@ def _one_by_one(chunks: Iterator[list[T]]) -> Iterator[T]:
 
 class PlaceExecutor(_InChunks):
     """Runs what is submitted at the places of this program, each ``workers`` at a time; made at place 0, as many of
-    them as are wanted. Sent to another place it can be submitted to there.
+    them as are wanted. Sent to another place, as an argument of a task, it has ``submit`` and ``map`` there.
 
     At most ``max_workers`` calls run at a time (default: what all places can). ``initializer(*initargs)`` runs once at
     each place before its first call; where it raises, all futures and ``submit`` raise BrokenExecutor. Without
@@ -100,6 +106,9 @@ class PlaceExecutor(_InChunks):
 
     With ``follow_load`` it asks the scheduler for places when many calls wait, and gives them back when few are left,
     as ``follow_load()`` does by default.
+
+    PliantError outside of place 0. ValueError if ``max_workers`` is not positive. TypeError if ``initializer`` cannot
+    be called or pickled.
     """
 
     def __init__(  # noqa: PLR0913 -- the first three are those of the standard library
@@ -155,17 +164,33 @@ class PlaceExecutor(_InChunks):
             return sum(self._queue.limits(self._places()).values())
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """A future of ``fn(*args, **kwargs)``, which are copied now. Its exception is a TypeError if they cannot be
-        pickled. RuntimeError after ``shutdown``, BrokenExecutor where an initializer has raised."""
-        self._check()
+        """The future of ``fn(*args, **kwargs)``, which are pickled and copied before this returns.
+
+        The future's exception is what the call raises, SystemExit too, with the remote traceback as its cause. It is a
+        TypeError if the call or its value cannot be pickled, DeadPlaceException if the place of the call dies,
+        BrokenExecutor if an initializer raises. RuntimeError after ``shutdown``, BrokenExecutor after such an
+        initializer: then there is no future.
+        """
+        if (refusal := self._refusal()) is not None:
+            raise refusal
         future: PlaceFuture[T] = PlaceFuture()
         parts = _packed_call(future, fn, args, kwargs)
-        if parts is not None:
-            self._enqueue(_Call(_Origin(future), parts))
+        if parts is not None and (refusal := self._enqueue(_Call(_Origin(future), parts))) is not None:
+            raise refusal
         return future
 
+    def accept(self, place: int, number: int, parts: Sequence[Buffer]) -> None:
+        """Make the call that ``place`` has submitted as its ``number``. What comes of it is told there, also that no
+        call is made any more; nothing is told to a place that has gone."""
+        origin = _Origin(None, place, number)
+        if (refusal := self._enqueue(_Call(origin, parts))) is not None:
+            self._fail(origin, refusal)
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
-        """As everywhere. After the last executor's the program keeps its places, unless it has a handler of its own."""
+        """No call is taken any more. With ``wait`` it returns when all futures have ended; with ``cancel_futures``
+        those that wait are cancelled.
+
+        After the last executor's the program keeps its places, unless it has a handler of its own."""
         with self._runtime.monitor:
             first, self._closed = not self._closed, True
             dropped = [self._calls.pop(number) for number in self._queue.withdraw()] if cancel_futures else []
@@ -197,25 +222,26 @@ class PlaceExecutor(_InChunks):
 
     # ---- sending ------------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
+    def _refusal(self) -> RuntimeError | None:
+        """Why no call is made any more, once none is."""
         if self._broken:
-            raise BrokenExecutor(f"no call can be made any more: {self._broken}")
-        if self._closed:
-            raise RuntimeError(CLOSED)
+            return BrokenExecutor(f"no call can be made any more: {self._broken}")
+        return RuntimeError(CLOSED) if self._closed else None
 
-    def _enqueue(self, call: _Call) -> None:
-        """RuntimeError or BrokenExecutor where that came to an end meanwhile."""
-        call = call._replace(
-            parts=copied(call.parts)
-        )  # it may wait, and the caller go on to change what it gave
+    def _enqueue(self, call: _Call) -> RuntimeError | None:
+        """Have the call made; why it is not, where that came to an end meanwhile."""
+        # It may wait, and the caller go on to change what it gave.
+        call = call._replace(parts=copied(call.parts))
         with self._runtime.monitor:
-            self._check()
+            if (refusal := self._refusal()) is not None:
+                return refusal
             number = next(self._numbers)
             self._calls[number] = call
             self._queue.add(number)
             is_full = self._queue.is_full(self._places())
         if not is_full:
             self._dispatch(ahead=False)
+        return None
 
     def _places(self) -> list[int]:
         places = self._hands.places()
@@ -234,7 +260,7 @@ class PlaceExecutor(_InChunks):
         if asked is not None:
             place, count = asked
             with contextlib.suppress(BadPlaceException, DeadPlaceException):
-                self._tell(place, _give_back, self._key, count)
+                self._runtime.tell(place, _give_back, self._key, count)
 
     def _begin(self, batch: Batch) -> dict[int, _Call]:
         """The calls of the batch but those that were cancelled. The lock is held."""
@@ -259,7 +285,7 @@ class PlaceExecutor(_InChunks):
                 with self._runtime.within(None):
                     _take(self._key, initializer, asked, batch.limit)
             else:
-                self._tell(batch.place, _take, self._key, initializer, asked, batch.limit)
+                self._runtime.tell(batch.place, _take, self._key, initializer, asked, batch.limit)
             self._introduced.add(batch.place)
         except (BadPlaceException, DeadPlaceException):  # it has gone this moment
             with self._runtime.monitor:
@@ -271,10 +297,6 @@ class PlaceExecutor(_InChunks):
             self._sent.pop(number, None)
         self._calls.update(calls)
         self._queue.back(place, list(calls))
-
-    def _tell(self, place: int, what: Callable[..., None], *args: object) -> None:
-        with self._runtime.within(None):
-            self._runtime.spawn(place, what, args, counted=False, urgent=True)
 
     # ---- what comes back --------------------------------------------------------------------------------------
 
@@ -357,8 +379,8 @@ class PlaceExecutor(_InChunks):
             _settle(origin.future, parts, raised=answered.raised)
         else:
             with contextlib.suppress(BadPlaceException, DeadPlaceException):  # who asked has gone
-                args = (self._key, origin.number, beside(parts), answered.raised)
-                self._tell(origin.place, _deliver, *args)
+                told = self._key, origin.number, beside(parts), answered.raised
+                self._runtime.tell(origin.place, _deliver, *told)
 
     def _fail(self, origin: _Origin, error: Exception) -> None:
         if origin.future is not None:
@@ -395,7 +417,7 @@ class PlaceExecutor(_InChunks):
         self._hands.leave(self._key)
         for place in places:
             with contextlib.suppress(BadPlaceException, DeadPlaceException):
-                self._tell(place, _forget, self._key)
+                self._runtime.tell(place, _forget, self._key)
 
 
 class _Elsewhere(_InChunks):
@@ -410,6 +432,8 @@ class _Elsewhere(_InChunks):
         return _found, (self._key,)
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """As at place 0; but that no call is taken any more is the future's exception, and ``cancel`` keeps no call
+        from being made."""
         future: PlaceFuture[T] = PlaceFuture()
         parts = _packed_call(future, fn, args, kwargs)
         if parts is not None:
@@ -417,9 +441,7 @@ class _Elsewhere(_InChunks):
             with runtime.monitor:
                 number = next(self._numbers)
                 self._futures[number] = future
-            asked = (self._key, runtime.here, number, beside(parts))
-            with runtime.within(None):
-                runtime.spawn(0, _submitted, asked, counted=False, urgent=True)
+            runtime.tell(0, _submitted, self._key, runtime.here, number, beside(parts))
         return future
 
     def shutdown(self, *_: object, **__: object) -> None:
@@ -481,7 +503,7 @@ def _take(key: str, initializer: Sequence[Buffer] | None, asked: Sequence[Asked]
     with runtime.monitor:
         desk = runtime.objects.get(_desk_of(key))
         if desk is None:
-            desk = Desk(runtime, key, Home(_answers, _returned, _idle, _broke), initializer)
+            desk = Desk(runtime, key, Reports(_answers, _returned, _idle, _broke), initializer)
             runtime.objects[_desk_of(key)] = desk
     desk.take(asked, limit)
 
@@ -527,15 +549,11 @@ def _broke(key: str, why: str, raised: bytes) -> None:
 
 def _submitted(key: str, place: int, number: int, parts: Sequence[Buffer]) -> None:
     """At place 0: ``place`` wants this call made."""
-    origin, executor = _Origin(None, place, number), _home(key)
-    try:
-        if executor is None:
-            raise RuntimeError(CLOSED)
-        executor._enqueue(_Call(origin, parts))  # noqa: SLF001
-    except RuntimeError as error:
-        with contextlib.suppress(BadPlaceException, DeadPlaceException), current().within(None):
-            args = (key, number, [pack_error(error)], True)
-            current().spawn(place, _deliver, args, counted=False, urgent=True)
+    if (executor := _home(key)) is not None:
+        executor.accept(place, number, parts)
+        return
+    with contextlib.suppress(BadPlaceException, DeadPlaceException):
+        current().tell(place, _deliver, key, number, [pack_error(RuntimeError(CLOSED))], True)
 
 
 def _deliver(key: str, number: int, parts: Sequence[Buffer], raised: bool) -> None:  # noqa: FBT001

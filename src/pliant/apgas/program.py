@@ -16,7 +16,7 @@ from pliant.apgas.place import script
 from pliant.apgas.place.machine import GIVEN_UP
 from pliant.apgas.place.messages import Hello
 from pliant.apgas.runtime import Runtime
-from pliant.apgas.session import Member, Root
+from pliant.apgas.session import PlaceSession, RootSession
 from pliant.apgas.transport.keys import Contact, Keys
 from pliant.apgas.transport.sockets import Sockets
 from pliant.apgas.transport.threads import SystemThreads
@@ -108,9 +108,9 @@ def _write_whole_lines() -> None:
 def _as_job(main: Callable[[], T], where: Environment, workers: int, bounds: Bounds) -> T:
     limit_s = deadline_s()
     if where.group:
-        member = Member(where, bounds, limit_s)
+        member = PlaceSession(where, bounds, limit_s)
         serve(where.group, member.find(), workers, member.leave)
-    root = Root(where, bounds, limit_s)
+    root = RootSession(where, bounds, limit_s)
     runtime = Runtime(0, SystemThreads(), workers)
     sockets = runtime.transport = Sockets(runtime, Keys.make(), _host())
     try:

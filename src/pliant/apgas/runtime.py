@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from pliant.apgas.errors import DeadPlaceException, MultipleException
 from pliant.apgas.place.finishes import Home
-from pliant.apgas.place.machine import Machine, Ready
+from pliant.apgas.place.machine import PlaceMachine, Ready
 from pliant.apgas.place.messages import AnyMessage, FinishId, Payload, Stop
 from pliant.apgas.place.payload import name_of, pack, pack_call, pack_error, told, unpack, unpack_error
 from pliant.apgas.transport import forks
@@ -135,7 +135,7 @@ class Runtime:
         self.here = here
         self.workers = workers
         self.threads = threads
-        self.machine = Machine(here)
+        self.machine = PlaceMachine(here)
         self.monitor = threads.monitor()
         self.transport: Transport | None = None
         self.uncounted_failures = 0
@@ -202,6 +202,12 @@ class Runtime:
         with self.monitor:
             self.machine.send(place, name, finish, payload, urgent=urgent)
             self._flush()
+
+    def tell(self, place: int, what: Callable[..., object], *args: object) -> None:
+        """Have ``what(*args)`` run at ``place``, in no finish and without waiting for a worker there. TypeError if it
+        cannot be pickled, BadPlaceException or DeadPlaceException if there is no such place."""
+        with self.within(None):
+            self.spawn(place, what, args, counted=False, urgent=True)
 
     def spawn_apart(self, fn: Callable[[], object]) -> None:
         """Run ``fn()`` here in the current finish, in a thread of its own that waits for no worker."""

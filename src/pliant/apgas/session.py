@@ -33,7 +33,7 @@ LOOK_S = 0.05
 """How often a wait for places looks whether the scheduler has something to say."""
 
 
-class Member:
+class PlaceSession:
     """Any place's end: its session, over which it learns where place 0 is."""
 
     def __init__(self, where: Environment, bounds: Bounds, limit_s: float) -> None:
@@ -69,7 +69,7 @@ class Member:
         self.connection.close()
 
 
-class Root(Member):
+class RootSession(PlaceSession):
     """Place 0's end: it follows what the scheduler offers while the program has a malleable handler. What that means is
     decided by ``following``; this has the thread in which the handler is asked."""
 
@@ -150,7 +150,7 @@ class Root(Member):
 class _Listener:
     """The thread of place 0's session: it does what is to be done so that the program follows."""
 
-    def __init__(self, root: Root, runtime: Runtime, malleability: Malleability) -> None:
+    def __init__(self, root: RootSession, runtime: Runtime, malleability: Malleability) -> None:
         self._root = root
         self._runtime = runtime
         self._malleability = malleability

@@ -33,7 +33,7 @@ class Answered(NamedTuple):
     parts: Sequence[Buffer]
 
 
-class Home(NamedTuple):
+class Reports(NamedTuple):
     """What an executor's home place is told, each by a task there."""
 
     answers: Callable[[str, int, list[Answered], float], None]
@@ -79,8 +79,10 @@ class Desk:
     """Makes the calls of the executor ``key`` here; at its home place beside the workers, whose only one may wait for a
     future. An ``initializer`` runs before the first call; where it raises, no call is made."""
 
-    def __init__(self, runtime: Runtime, key: str, home: Home, initializer: Sequence[Buffer] | None) -> None:
-        self._runtime, self._key, self._home = runtime, key, home
+    def __init__(
+        self, runtime: Runtime, key: str, reports: Reports, initializer: Sequence[Buffer] | None
+    ) -> None:
+        self._runtime, self._key, self._reports = runtime, key, reports
         self._initializer = initializer
         self._queue: deque[Asked] = deque()
         self._limit = 0
@@ -107,14 +109,14 @@ class Desk:
         given.reverse()
         away = self._runtime.here != 0  # at home nothing is pickled
         sent = [Asked(number, beside(parts)) for number, parts in given] if away else given
-        self._tell(self._home.returned, self._key, self._runtime.here, sent)
+        self._runtime.tell(0, self._reports.returned, self._key, self._runtime.here, sent)
 
     def change(self, by: int) -> None:
         """A runner waits for a future, or no longer does."""
         with self._runtime.monitor:
             self._runners += by
             self._start()
-        self._tell(self._home.idle, self._key, self._runtime.here, -by)
+        self._runtime.tell(0, self._reports.idle, self._key, self._runtime.here, -by)
 
     def _start(self) -> None:
         """Start the runners that are missing. The lock is held."""
@@ -161,7 +163,9 @@ class Desk:
             self._broken = True
             text = told(error).partition(": ")[2]
             why = f"its initializer raised {type(error).__name__} at {where}: {text}"
-            self._tell(self._home.broke, self._key, why, pack_error(error, f"{where}, initializer"))
+            self._runtime.tell(
+                0, self._reports.broke, self._key, why, pack_error(error, f"{where}, initializer")
+            )
         with self._runtime.monitor:
             self._initializer = None
             self._start()
@@ -184,7 +188,7 @@ class Desk:
         number, raised, parts = answered
         if self._runtime.here and sum(map(len, parts)) >= LARGE:
             large = [Answered(number, raised, beside(parts))]
-            self._tell(self._home.answers, self._key, self._runtime.here, large, seconds)
+            self._runtime.tell(0, self._reports.answers, self._key, self._runtime.here, large, seconds)
             return
         with self._runtime.monitor:
             self._done.append(Answered(number, raised, copied(parts)))
@@ -192,16 +196,11 @@ class Desk:
             if self._sending:
                 return
             self._sending = True
-        with self._runtime.within(None):
-            self._runtime.spawn(self._runtime.here, self._send, (), counted=False, urgent=True)
+        self._runtime.tell(self._runtime.here, self._send)
 
     def _send(self) -> None:
         with self._runtime.monitor:
             done, self._done = self._done, []
             seconds, self._seconds = self._seconds, 0.0
             self._sending = False
-        self._tell(self._home.answers, self._key, self._runtime.here, done, seconds)
-
-    def _tell(self, what: Callable[..., None], *args: object) -> None:
-        with self._runtime.within(None):
-            self._runtime.spawn(0, what, args, counted=False, urgent=True)
+        self._runtime.tell(0, self._reports.answers, self._key, self._runtime.here, done, seconds)

@@ -396,8 +396,7 @@ class Balancer:
         for place in self._lifelines:
             if place not in self._asked:
                 try:
-                    with runtime.within(None):
-                        runtime.spawn(place, lifeline, (self._key, runtime.here), counted=False, urgent=True)
+                    runtime.tell(place, lifeline, self._key, runtime.here)
                 except (BadPlaceException, DeadPlaceException):
                     continue
                 self._asked.add(place)

@@ -16,7 +16,7 @@ from pliant.apgas.bag import Bag, Result
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleException
 from pliant.apgas.glb import balancing
 from pliant.apgas.glb.balancing import Balancer, Settings, Statistics
-from pliant.apgas.glb.safety import Backup, Piece, Report, Safety, recover
+from pliant.apgas.glb.safety import Backup, Piece, RecoveryReport, Safety, recover
 from pliant.apgas.malleable.handler import malleability
 from pliant.apgas.place.messages import FinishId
 from pliant.apgas.runtime import Runtime, current
@@ -88,12 +88,11 @@ class ResilientBalancer(Balancer):
         """A place has died. If what is here was put down there, do so elsewhere; workers that run see it themselves.
         What it had put down here goes to place 0, as this place may die or leave before that is needed."""
         runtime, dead = self._runtime, self._runtime.machine.members.dead
-        with runtime.within(None):
-            if self.safety.buddy in dead and not self._running:
-                runtime.spawn(runtime.here, self.put_down, (), counted=False, urgent=False)
-            for place in sorted(dead.keys() & self.safety.kept.keys()):
-                backup = self.safety.kept[place] if not runtime.here else self.safety.kept.pop(place)
-                runtime.spawn(0, rescue, (self._key, place, backup, runtime.here), counted=False, urgent=True)
+        if self.safety.buddy in dead and not self._running:
+            runtime.spawn(runtime.here, self.put_down, (), counted=False, urgent=False)
+        for place in sorted(dead.keys() & self.safety.kept.keys()):
+            backup = self.safety.kept[place] if not runtime.here else self.safety.kept.pop(place)
+            runtime.tell(0, rescue, self._key, place, backup, runtime.here)
 
     # ---- putting down ------------------------------------------------------------------------------------
 
@@ -164,11 +163,10 @@ class ResilientBalancer(Balancer):
         if self._noted != buddy:  # before anybody relies on it
             self._noted = buddy
             runtime.call(0, note_put_down, (self._key, runtime.here, buddy), urgent=True)
-        with runtime.within(None):
-            for giver, pieces in safety.news(backup).items():
-                for known in (giver, 0):  # what a giver that leaves has not forgotten is place 0's
-                    with contextlib.suppress(*GONE):
-                        runtime.spawn(known, forget, (self._key, pieces), counted=False, urgent=True)
+        for giver, pieces in safety.news(backup).items():
+            for known in (giver, 0):  # what a giver that leaves has not forgotten is place 0's
+                with contextlib.suppress(*GONE):
+                    runtime.tell(known, forget, self._key, pieces)
 
     # ---- workers -----------------------------------------------------------------------------------------
 
@@ -256,10 +254,10 @@ def renew(key: str, finish: FinishId, settings: Settings, everywhere: tuple[int,
     _here(key).renew(FinishId(*finish), everywhere)
 
 
-def report(key: str) -> Report:
+def report(key: str) -> RecoveryReport:
     balancer = balancing.of_this_place(key)
     if not isinstance(balancer, ResilientBalancer):
-        return Report(set(), {}, {})  # somebody died before this place took part
+        return RecoveryReport(set(), {}, {})  # somebody died before this place took part
     with current().monitor:
         return balancer.safety.report()
 

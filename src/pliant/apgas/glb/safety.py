@@ -16,7 +16,7 @@ Piece = tuple[int, int]
 """Work that has travelled: the giver and a number there."""
 
 
-class Given(NamedTuple):
+class InTransit(NamedTuple):
     """Work that left for ``thief``, as bytes, until that has put it down."""
 
     thief: int
@@ -29,14 +29,14 @@ class Backup(NamedTuple):
     version: int
     packed: bytes
     received: frozenset[Piece]
-    given: dict[Piece, Given]
+    given: dict[Piece, InTransit]
 
 
-class Report(NamedTuple):
+class RecoveryReport(NamedTuple):
     """What a place that lives, or leaves, knows."""
 
     received: set[Piece]
-    given: dict[Piece, Given]
+    given: dict[Piece, InTransit]
     kept: dict[int, Backup]
     version: int = 0
     """The last that it has put down."""
@@ -51,7 +51,7 @@ class Safety:
         self.version = 0
         self.put_down_at = 0.0
         self.received: set[Piece] = set()
-        self.given: dict[Piece, Given] = {}
+        self.given: dict[Piece, InTransit] = {}
         self.kept: dict[int, Backup] = {}
         """What others have put down here."""
         self._told: set[Piece] = set()
@@ -61,7 +61,7 @@ class Safety:
         """Work is to leave for ``thief``."""
         self._numbers += 1
         piece = self.here, self._numbers
-        self.given[piece] = Given(thief, packed)
+        self.given[piece] = InTransit(thief, packed)
         return piece
 
     def keep(self, place: int, backup: Backup) -> None:
@@ -80,10 +80,10 @@ class Safety:
             self.buddy = next((place for place in others if place > self.here), others[0] if others else None)
         return self.buddy
 
-    def report(self) -> Report:
-        return Report(self.received, self.given, self.kept, self.version)
+    def report(self) -> RecoveryReport:
+        return RecoveryReport(self.received, self.given, self.kept, self.version)
 
-    def adopt(self, received: Iterable[Piece], given: dict[Piece, Given]) -> None:
+    def adopt(self, received: Iterable[Piece], given: dict[Piece, InTransit]) -> None:
         """At place 0: what another place, which is gone, has got and given."""
         self.received.update(received)
         self._told |= self.received
@@ -111,12 +111,12 @@ class Recovered(NamedTuple):
 
     packed: list[bytes]
     received: set[Piece]
-    given: dict[Piece, Given]
+    given: dict[Piece, InTransit]
     hopeless: list[int]
 
 
 def recover(
-    reports: dict[int, Report], gone: set[int], put_down: dict[int, int], void: dict[int, int]
+    reports: dict[int, RecoveryReport], gone: set[int], put_down: dict[int, int], void: dict[int, int]
 ) -> Recovered:
     """``gone`` places have died; ``put_down`` has the buddies of those that have put something down; ``reports`` of all
     others, when no work is on its way. What a place has put down up to its version in ``void`` is with place 0
@@ -131,7 +131,7 @@ def recover(
     hopeless = sorted(gone & put_down.keys() - backups.keys())
     received = set().union(*(report.received for report in reports.values()))
     received |= set().union(*(backup.received for backup in backups.values()))
-    pieces: dict[Piece, Given] = {}
+    pieces: dict[Piece, InTransit] = {}
     for report in reports.values():
         pieces.update(report.given)
     for backup in backups.values():
@@ -141,7 +141,7 @@ def recover(
         *(backup.packed for _, backup in sorted(backups.items())),
         *(given.packed for given in lost.values()),
     ]
-    adopted: dict[Piece, Given] = {}
+    adopted: dict[Piece, InTransit] = {}
     for backup in backups.values():
         adopted.update(backup.given)
     return Recovered(packed, received | lost.keys(), adopted, hopeless)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException
 from pliant.apgas.malleable.handler import malleability, offer_places, request_places
-from pliant.apgas.malleable.load import Load, Seen, Thresholds, decide
+from pliant.apgas.malleable.load import LoadSample, LoadTrend, Thresholds, decide
 from pliant.apgas.runtime import current
 from pliant.model.errors import PliantError
 
@@ -35,7 +35,7 @@ class LoadFollower(AbstractContextManager["LoadFollower"]):
         self.stop()
 
     def _follow(self) -> None:
-        seen = Seen()
+        seen = LoadTrend()
         # Where there is no scheduler, or the program ends, there is nothing to follow.
         with self._runtime.within(None), contextlib.suppress(PliantError):
             while not self._over():
@@ -54,7 +54,7 @@ class LoadFollower(AbstractContextManager["LoadFollower"]):
         with self._runtime.monitor:
             return self._runtime.wait(lambda: self._stopped, self._every_s)
 
-    def _measure(self) -> Load:
+    def _measure(self) -> LoadSample:
         runtime = self._runtime
         with runtime.monitor:
             there = runtime.machine.members.places()
@@ -63,7 +63,7 @@ class LoadFollower(AbstractContextManager["LoadFollower"]):
             if number != runtime.here:
                 with contextlib.suppress(BadPlaceException, DeadPlaceException):
                     found.append(runtime.call(number, load_here, (), urgent=True))
-        return Load(sum(tasks for tasks, _ in found), sum(workers for _, workers in found), len(found))
+        return LoadSample(sum(tasks for tasks, _ in found), sum(workers for _, workers in found), len(found))
 
 
 def load_here() -> tuple[int, int]:

@@ -30,7 +30,7 @@ class Thresholds(NamedTuple):
             )
 
 
-class Load(NamedTuple):
+class LoadSample(NamedTuple):
     """What all places together have to do, and to do it with."""
 
     tasks: float
@@ -38,7 +38,7 @@ class Load(NamedTuple):
     places: int
 
 
-class Seen(NamedTuple):
+class LoadTrend(NamedTuple):
     """What is known of the load since the number of places has changed."""
 
     places: int = 0
@@ -48,13 +48,13 @@ class Seen(NamedTuple):
     """How many more places were asked for last, in vain so far."""
 
 
-def decide(seen: Seen, load: Load, thresholds: Thresholds) -> tuple[Seen, int]:
+def decide(seen: LoadTrend, load: LoadSample, thresholds: Thresholds) -> tuple[LoadTrend, int]:
     """What is known after a measure, and how many places to ask for (above 0) or to give back (below 0).
 
     A program at most doubles or halves at a time, and keeps a place. What is asked for in vain is halved.
     """
     if load.places != seen.places:
-        return Seen(load.places, load.tasks, 1), 0
+        return LoadTrend(load.places, load.tasks, 1), 0
     tasks = seen.tasks + SMOOTHING * (load.tasks - seen.tasks)
     seen = seen._replace(tasks=tasks, measures=seen.measures + 1)
     if seen.measures < PATIENCE:
@@ -67,7 +67,7 @@ def decide(seen: Seen, load: Load, thresholds: Thresholds) -> tuple[Seen, int]:
     return seen._replace(asked=max(0, change)), change
 
 
-def _change(load: Load, thresholds: Thresholds) -> int:
+def _change(load: LoadSample, thresholds: Thresholds) -> int:
     each = load.workers / load.places
     if load.tasks > thresholds.grow_above * load.workers:
         most = math.floor(load.tasks / (thresholds.give_back_below * each))

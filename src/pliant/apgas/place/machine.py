@@ -58,7 +58,7 @@ class Call:
         self.died = ""
 
 
-class Machine:
+class PlaceMachine:
     """``out`` has (place, message, payload) to be sent, in order; ``ready`` and ``urgent`` the tasks to be run, each of
     which ends with ``ended``. Its owner empties them after each call."""
 

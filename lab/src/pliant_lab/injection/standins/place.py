@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException
-from pliant.apgas.place.machine import Machine, Ready
+from pliant.apgas.place.machine import PlaceMachine, Ready
 from pliant.apgas.place.messages import Codec, FinishId, Payload
 from pliant_lab.injection.standins.fabric import Fabric
 from pliant_lab.injection.standins.running import Host, Running
@@ -45,7 +45,7 @@ class Place(Running):
     def __init__(self, host: Host, fabric: Fabric) -> None:
         super().__init__(host, fabric)
         self.group = int(host.env["PLIANT_GROUP"])
-        self.machine = Machine(self.group)
+        self.machine = PlaceMachine(self.group)
         self.workers = int(host.env.get("PLIANT_WORKERS", "1"))
         self._running = 0
         self._known: set[int] = set()

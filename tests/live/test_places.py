@@ -148,6 +148,11 @@ def test_futures_are_worked_on_at_all_places() -> None:
     }
 
 
+def test_a_team_adds_up_and_hears_of_a_place_that_is_killed() -> None:
+    whole = (1 << 20) * (0 + 1 + 2 + 1) + (1 << 20) - 1
+    assert told("teams.py") == {"sums": [whole], "times": 3, "heard": [1, 1], "lost": [1], "dead": True}
+
+
 def test_what_a_task_forks_is_no_place_and_keeps_nothing_of_it_open() -> None:
     """A place whose child lives on would else count as alive for half a minute."""
     assert told("forking.py") == {

@@ -21,11 +21,12 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], list[str]]]:
 
 @pytest.mark.long
 def test_the_commands_of_the_page_do_what_it_says(shell: Callable[[str], list[str]], tmp_path: Path) -> None:
-    alone, two, job, futures, primes, lost, guest = PAGE.commands
+    alone, two, job, futures, primes, together, lost, guest = PAGE.commands
     assert shell(alone) == shell(two) == shell(job) == [str(sum(n * n for n in range(10_000)))]
     assert shell(futures) == [str(sum(n**3 for n in range(100)))]
     assert shell(primes) == ["5133"]
-    assert shell(lost)[-1] == "[0, 2]"
+    assert shell(together) == [f"{sum(n * n for n in range(100))} {3 * (6 + 3)}"]
+    assert shell(lost)[-1] == "[0, 2] [True]"
     assert shell(guest) == ["place(1) came, place(1) has left"]
     [hello] = re.findall(r"^```python\n(from pliant\.apgas .*?)^```$", README, re.MULTILINE | re.DOTALL)
     (tmp_path / "hello.py").write_text(hello)

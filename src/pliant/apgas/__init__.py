@@ -20,8 +20,10 @@ from pliant.apgas.api import (
     places,
     uncounted_async_at,
 )
+from pliant.apgas.collecting import CollectingFinish, collecting_finish, offer
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleException, RemoteError
 from pliant.apgas.executor import PlaceExecutor
+from pliant.apgas.losses import LossHandler, is_dead, on_lost_place
 from pliant.apgas.malleable.elastic import LoadFollower, follow_load
 from pliant.apgas.malleable.handler import (
     MalleableHandler,
@@ -31,28 +33,36 @@ from pliant.apgas.malleable.handler import (
     request_places,
 )
 from pliant.apgas.program import run
+from pliant.apgas.team import Team
 
 __all__ = [
     "BadPlaceException",
+    "CollectingFinish",
     "DeadPlaceException",
     "GlobalRef",
     "LoadFollower",
+    "LossHandler",
     "MalleableHandler",
     "MultipleException",
     "Place",
     "PlaceExecutor",
     "PlaceLocalObject",
     "RemoteError",
+    "Team",
     "async_at",
     "async_local",
     "at",
+    "collecting_finish",
     "define_malleable_handler",
     "disable_malleable_handler",
     "finish",
     "follow_load",
     "here",
     "immediate_async_at",
+    "is_dead",
+    "offer",
     "offer_places",
+    "on_lost_place",
     "place",
     "places",
     "request_places",

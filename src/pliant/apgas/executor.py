@@ -11,13 +11,13 @@ from concurrent.futures import BrokenExecutor, Executor, Future, InvalidStateErr
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from pliant.apgas.calls.desk import Answered, Asked, Desk, Reports, beside, lending
+from pliant.apgas.calls.desk import Answered, Asked, Desk, Reports, lending
 from pliant.apgas.calls.hands import Hands
 from pliant.apgas.calls.queue import Batch, CallQueue
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException
 from pliant.apgas.malleable import elastic
 from pliant.apgas.place.messages import Buffer
-from pliant.apgas.place.payload import copied, name_of, pack, pack_error, unpack, unpack_raised
+from pliant.apgas.place.payload import beside, copied, name_of, pack, pack_error, unpack, unpack_raised
 from pliant.apgas.runtime import Runtime, current
 from pliant.model.errors import PliantError
 

@@ -6,16 +6,12 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from pickle import PickleBuffer
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from pliant.apgas.place.messages import Buffer
-from pliant.apgas.place.payload import copied, name_of, pack, pack_error, told, unpack
+from pliant.apgas.place.payload import LARGE, beside, copied, name_of, pack, pack_error, told, unpack
 from pliant.apgas.runtime import Runtime, lent_worker
 from pliant.apgas.transport import forks
-
-LARGE = 1 << 16
-"""Bytes from which on a part goes beside the pickle of a message, and an answer at once."""
 
 
 class Asked(NamedTuple):
@@ -40,17 +36,6 @@ class Reports(NamedTuple):
     returned: Callable[[str, int, list[Asked]], None]
     idle: Callable[[str, int, int], None]
     broke: Callable[[str, str, bytes], None]
-
-
-def beside(parts: Sequence[Buffer]) -> list[Buffer]:
-    """Parts as they go in a message: what is large beside its pickle."""
-    return [_beside(part) for part in parts]
-
-
-def _beside(part: Buffer) -> Buffer:
-    if len(part) >= LARGE:
-        return cast("Buffer", PickleBuffer(part))  # comes out of the message as the buffer that it stands for
-    return bytearray(part) if isinstance(part, memoryview) else part
 
 
 class _AtDesk(threading.local):

@@ -16,6 +16,8 @@ class Membership:
         self.left: set[int] = set()
         self.dead: dict[int, str] = {}
         self.deaths = 0
+        self.mourned: list[int] = []
+        """Those of the dead that belonged to the program, in the order in which this place heard of it."""
 
     @property
     def others(self) -> set[int]:
@@ -33,6 +35,7 @@ class Membership:
         self.addresses.pop(place, None)
         self.leaving.discard(place)
         self.dead[place] = why
+        self.mourned.append(place)
         self.deaths = max(self.deaths, number)
 
     def part(self, place: int) -> None:

@@ -6,9 +6,9 @@ import io
 import pickle
 import traceback
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import cloudpickle  # type: ignore[import-untyped]
 
@@ -17,6 +17,8 @@ from pliant.apgas.place import script
 from pliant.apgas.place.messages import Buffer, Payload
 
 PROTOCOL = 5
+LARGE = 1 << 16
+"""Bytes from which on a part goes beside the pickle of a message, and an answer at once."""
 
 
 def _made(file: str, make: Callable[..., CodeType], *parts: object) -> CodeType:
@@ -64,6 +66,19 @@ def pack(value: object) -> list[Buffer]:
 def copied(payload: Payload) -> list[Buffer]:
     """Nobody else's memory: the first part is a pickle of its own already."""
     return [payload[0], *map(bytearray, payload[1:])]
+
+
+def beside(parts: Sequence[Buffer]) -> list[Buffer]:
+    """Parts as they go in a message: what is large beside its pickle."""
+    return [_beside(part) for part in parts]
+
+
+def _beside(part: Buffer) -> Buffer:
+    if len(part) >= LARGE:
+        return cast(
+            "Buffer", pickle.PickleBuffer(part)
+        )  # comes out of the message as the buffer that it stands for
+    return bytearray(part) if isinstance(part, memoryview) else part
 
 
 def unpack(payload: Payload) -> Any:

@@ -96,6 +96,23 @@ def test_a_notebook_is_told_why_it_has_one_place_and_what_to_do(
     assert book.cells[0].outputs[0].text == "1\n"
 
 
+def test_a_place_starts_without_what_it_does_not_need() -> None:
+    """Many places on one machine start as quickly as their imports let them."""
+    code = "import sys, pliant.apgas; print(*{'asyncio', 'ssl', 'numpy', 'pliant.job.session'} & sys.modules.keys())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert done.stdout == "\n"
+
+
+@pytest.mark.long
+def test_many_places_all_hear_of_the_end(tmp_path: Path) -> None:
+    """The program is over before the first has been connected to all of them."""
+    (tmp_path / "program.py").write_text(RUN.replace("places=2", "places=32"))
+    done = alone("program.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "32\n", "")
+
+
 def alone(script: str, *, given: str = "", **keys: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, script],

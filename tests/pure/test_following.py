@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pliant.apgas.malleable import following as f
+from pliant.apgas.place.membership import objection
 from pliant.job.session import Session
 from pliant.model.jobs import Bounds
 from pliant.protocol import messages as m
@@ -262,5 +263,5 @@ def test_who_has_closed_follows_nothing() -> None:
     ],
 )
 def test_whom_a_handler_may_name(chosen: tuple[int, ...], said: str) -> None:
-    assert said in f.objection("pre_shrink", 1, chosen, (0, 1, 2))
-    assert not f.objection("pre_shrink", 1, (2,), (0, 1, 2))
+    assert said in objection("pre_shrink", 1, chosen, (0, 1, 2))
+    assert not objection("pre_shrink", 1, (2,), (0, 1, 2))

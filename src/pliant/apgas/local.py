@@ -14,7 +14,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from pliant.apgas.malleable.following import named
+from pliant.apgas.place.membership import named
 from pliant.apgas.runtime import Runtime
 from pliant.apgas.transport.keys import Contact
 from pliant.model.errors import PliantError

@@ -10,15 +10,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from pliant.apgas import local
-from pliant.apgas.malleable.following import MOST_PLACES
 from pliant.apgas.malleable.handler import of
 from pliant.apgas.place import script
 from pliant.apgas.place.machine import GIVEN_UP
+from pliant.apgas.place.membership import MOST_PLACES
 from pliant.apgas.place.messages import Hello
 from pliant.apgas.runtime import Runtime
-from pliant.apgas.session import PlaceSession, RootSession
 from pliant.apgas.transport.keys import Contact, Keys
-from pliant.apgas.transport.sockets import Sockets
+from pliant.apgas.transport.sockets import LAST_MS, Sockets
 from pliant.apgas.transport.threads import SystemThreads
 from pliant.job import environment
 from pliant.job.environment import Environment, deadline_s
@@ -93,7 +92,7 @@ def _alone(main: Callable[[], T], places: int, workers: int) -> T:
         return runtime.main(main)
     finally:
         runtime.stop_all()
-        sockets.close()
+        sockets.close(LAST_MS)
         others.end()
 
 
@@ -106,6 +105,8 @@ def _write_whole_lines() -> None:
 
 
 def _as_job(main: Callable[[], T], where: Environment, workers: int, bounds: Bounds) -> T:
+    from pliant.apgas.session import PlaceSession, RootSession  # a program that runs alone needs no session
+
     limit_s = deadline_s()
     if where.group:
         member = PlaceSession(where, bounds, limit_s)
@@ -126,7 +127,7 @@ def _as_job(main: Callable[[], T], where: Environment, workers: int, bounds: Bou
         return value
     finally:
         runtime.stop_all()
-        sockets.close()
+        sockets.close(LAST_MS)
 
 
 def _gather(runtime: Runtime, places: Collection[int], limit_s: float) -> None:

@@ -46,7 +46,7 @@ class KindRow(NamedTuple):
 
 
 MPI = ("numpy", "pliant.job.preload")
-PLACES = ("numpy", "numba", "cloudpickle", "zmq", "pliant.apgas")
+PLACES = ("numpy", "numba", "cloudpickle", "zmq", "pliant.apgas.session")
 """Those of them that are not there are left out."""
 KINDS: dict[JobKind, KindRow] = {
     JobKind.MPI: KindRow("pmi1", one_world=True, loss=Loss.ENDS_JOB, modules=MPI, sleeps=True, migrates=True),

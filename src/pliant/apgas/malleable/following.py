@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pliant.apgas.place.membership import MOST_PLACES, named
 from pliant.job.decisions import Action
 from pliant.job.negotiation import Situation
 from pliant.job.recording import negotiation
@@ -27,7 +28,6 @@ from pliant.protocol.messages import Done, GroupLost, Put, Reached, SchedulerMes
 from pliant.protocol.phases import Phase
 
 SIGNATURE = "places"
-MOST_PLACES = 1 << 16
 STAY_S = 5.0
 """How long those that were to leave may take to say that they stay, or to have left."""
 DID_NOT_LEAVE = "it was done, and did not leave"
@@ -461,19 +461,3 @@ class Following:
             self._orders.append(Say(f"resize {change.resize} is done, but {change.problem}"))
         release_s = now.time - change.began - change.handler_s
         self._done(change, now, (*change.places, *change.dead), {Phase.REDISTRIBUTE: release_s})
-
-
-def named(numbers: Iterable[int]) -> str:
-    return ", ".join(f"place({number})" for number in sorted(numbers))
-
-
-def objection(who: str, count: int, chosen: Collection[int], members: Collection[int]) -> str:
-    """Why not just these places can leave, named by the handler's method ``who`` for ``count`` of ``members``; empty if
-    they can."""
-    if 0 in chosen:
-        return f"{who}({count}) named place(0), which runs the program and cannot leave"
-    if unknown := sorted(set(chosen) - set(members)):
-        return f"{who}({count}) named place({unknown[0]}), which is not there"
-    if len(chosen) != count or len(set(chosen)) != count:
-        return f"{who}({count}) named {len(set(chosen))} places: {sorted(chosen)}"
-    return ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from pliant.apgas.api import Place
-from pliant.apgas.malleable.following import named, objection
+from pliant.apgas.place.membership import named, objection
 from pliant.apgas.runtime import Runtime, current
 from pliant.model.errors import PliantError
 from pliant.model.jobs import Bounds

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from pliant.apgas.errors import BadPlaceException, DeadPlaceException
+
+MOST_PLACES = 1 << 16
 
 
 class Membership:
@@ -53,8 +57,20 @@ class Membership:
         if place in self.leaving and place != self.here:
             raise BadPlaceException(f"place({place}) is leaving")
         if place != self.here and place not in self.addresses:
-            raise BadPlaceException(f"there is no place({place}); there are {_names(self.places())}")
+            raise BadPlaceException(f"there is no place({place}); there are {named(self.places())}")
 
 
-def _names(places: tuple[int, ...]) -> str:
-    return ", ".join(f"place({place})" for place in places)
+def named(numbers: Iterable[int]) -> str:
+    return ", ".join(f"place({number})" for number in sorted(numbers))
+
+
+def objection(who: str, count: int, chosen: Collection[int], members: Collection[int]) -> str:
+    """Why not just these places can leave, named by the handler's method ``who`` for ``count`` of ``members``; empty if
+    they can."""
+    if 0 in chosen:
+        return f"{who}({count}) named place(0), which runs the program and cannot leave"
+    if unknown := sorted(set(chosen) - set(members)):
+        return f"{who}({count}) named place({unknown[0]}), which is not there"
+    if len(chosen) != count or len(set(chosen)) != count:
+        return f"{who}({count}) named {len(set(chosen))} places: {sorted(chosen)}"
+    return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 import sys
 import threading
 import time
@@ -18,8 +19,7 @@ from typing import Any
 
 import msgspec
 import zmq
-from zmq.auth.thread import ThreadAuthenticator
-from zmq.utils.monitor import parse_monitor_message
+from zmq.utils import z85
 
 from pliant.apgas.place.messages import AnyMessage, Codec, Payload
 from pliant.apgas.runtime import Runtime
@@ -28,6 +28,8 @@ from pliant.model.errors import PliantError
 
 LINGER_MS = 2000
 """How long what was sent last may take to leave."""
+LAST_MS = 10000
+"""The same at the end of the program: many places have to hear of it, and may not even be connected."""
 LAST_WORDS_S = 0.25
 """How long it may come behind the news that its sender has gone."""
 HEAR_MS = 10
@@ -35,6 +37,8 @@ HEARTBEAT_MS = 5000
 SILENCE_MS = 30000
 """A place that does not even answer heartbeats for so long is lost. One that stands still for less loses nothing: what
 is sent to it waits here and in the kernel."""
+_EVENT = struct.Struct("=H")
+"""How the message of a socket's monitor begins; pyzmq's function for it brings asyncio, a third of a place's start."""
 _REFUSED = (
     zmq.EVENT_HANDSHAKE_FAILED_AUTH,
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
@@ -42,14 +46,21 @@ _REFUSED = (
 )
 
 
-class _OneKey:
-    """Lets in who connects with the program's key."""
+class _Guard:
+    """Lets in who connects with the program's key: libzmq asks, as ZeroMQ's RFC 27 (ZAP) says."""
 
-    def __init__(self, key: str) -> None:
-        self._key = key.encode("ascii")
+    def __init__(self, context: zmq.Context[Any], key: str) -> None:
+        self._key = z85.decode(key)
+        self.socket = context.socket(zmq.REP)
+        self.socket.bind("inproc://zeromq.zap.01")
 
-    def callback(self, _domain: str, key: bytes) -> bool:
-        return key == self._key
+    def answer(self) -> None:
+        """If somebody asks."""
+        with contextlib.suppress(zmq.Again):
+            version, number, *_, mechanism, key = self.socket.recv_multipart(zmq.NOBLOCK)
+            known = mechanism == b"CURVE" and key == self._key
+            said = (b"200", b"OK") if known else (b"400", b"not the program's key")
+            self.socket.send_multipart([version, number, *said, b"", b""])
 
 
 class Sockets:
@@ -60,11 +71,11 @@ class Sockets:
         """Connections of strangers."""
         self._runtime = runtime
         self._keys = keys
-        self._context: zmq.Context[Any] = zmq.Context()
-        self._guard = ThreadAuthenticator(self._context)
-        self._guard.start()
-        self._guard.configure_curve_callback("*", _OneKey(keys.client_public))
-        self._router = self._context.socket(zmq.ROUTER)
+        # One for each direction: others see this place go when the first is over, and may hear its last words before.
+        self._incoming: zmq.Context[Any] = zmq.Context()
+        self._outgoing: zmq.Context[Any] = zmq.Context()
+        self._guard = _Guard(self._incoming, keys.client_public)
+        self._router = self._incoming.socket(zmq.ROUTER)
         self._router.curve_server = True
         self._router.curve_publickey = keys.server_public.encode("ascii")
         self._router.curve_secretkey = keys.server_secret.encode("ascii")
@@ -80,9 +91,9 @@ class Sockets:
         """Places to which nothing can be sent any more."""
         self._codec = Codec()
         # Sockets belong to one thread: others tell it what has changed by this pair.
-        self._tell = self._context.socket(zmq.PAIR)
+        self._tell = self._incoming.socket(zmq.PAIR)
         self._tell.bind("inproc://pliant-tell")
-        self._told = self._context.socket(zmq.PAIR)
+        self._told = self._incoming.socket(zmq.PAIR)
         self._told.connect("inproc://pliant-tell")
         self._watched: dict[Any, int] = {}
         self._new: list[tuple[Any, int]] = [(self._router.get_monitor_socket(sum(_REFUSED)), -1)]
@@ -98,8 +109,7 @@ class Sockets:
         try:
             return self._router.bind_to_random_port(f"tcp://{host}")
         except zmq.ZMQError as error:
-            self._guard.stop()
-            self._context.destroy(linger=0)
+            self._incoming.destroy(linger=0)
             raise PliantError(
                 f"place({self._runtime.here}) cannot listen at {host} (PLIANT_PLACE_HOST): {error}"
             ) from error
@@ -139,7 +149,7 @@ class Sockets:
                 self.disconnect(place)
             self._tell.send(b"")
         if threading.current_thread() is not self._thread:
-            self._thread.join(LINGER_MS / 1000)
+            self._thread.join(linger_ms / 1000)
 
     def forked(self) -> None:
         self._closing = True
@@ -151,7 +161,7 @@ class Sockets:
 
     def _open(self, place: int) -> zmq.Socket[Any]:
         keys = self._keys
-        dealer: zmq.Socket[Any] = self._context.socket(zmq.DEALER)
+        dealer: zmq.Socket[Any] = self._outgoing.socket(zmq.DEALER)
         self._dealers[place] = dealer
         dealer.routing_id = b"p%d" % self._runtime.here
         dealer.curve_serverkey = keys.server_public.encode("ascii")
@@ -177,11 +187,14 @@ class Sockets:
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         poller.register(self._told, zmq.POLLIN)
+        poller.register(self._guard.socket, zmq.POLLIN)
         self._watch(poller)
         while not self._closing:
             for ready, _ in poller.poll(1000):
                 if ready is self._router:
                     self._take_in()
+                elif ready is self._guard.socket:
+                    self._guard.answer()
                 elif ready is self._told:
                     self._told.recv()
                     self._watch(poller)
@@ -216,7 +229,7 @@ class Sockets:
                 poller.register(monitor, zmq.POLLIN)
 
     def _note(self, poller: zmq.Poller, monitor: Any) -> None:
-        event = parse_monitor_message(monitor.recv_multipart())["event"]
+        (event,) = _EVENT.unpack_from(monitor.recv_multipart()[0])
         place = self._watched[monitor]
         if place < 0:
             self.refused += 1
@@ -234,6 +247,7 @@ class Sockets:
         while not self._closing and time.monotonic() < until:
             if self._router.poll(HEAR_MS):
                 self._take_in()
+            self._guard.answer()
 
     def _forget(self, poller: zmq.Poller, monitor: Any) -> None:
         del self._watched[monitor]
@@ -246,10 +260,8 @@ class Sockets:
             self._router.disable_monitor()
             for monitor in list(self._watched):
                 monitor.close(linger=0)
-            for each in (self._router, self._told, self._tell):
-                each.close(linger=0)
-            self._guard.stop()
-            self._context.destroy(linger=self._linger_ms)
+            self._outgoing.destroy(linger=self._linger_ms)
+            self._incoming.destroy(linger=0)
 
 
 def _connections() -> Iterator[tuple[int, set[str]]]:

@@ -18,6 +18,7 @@ from random import Random
 from pliant.apgas.malleable import following as f
 from pliant.apgas.place.finishes import Home
 from pliant.apgas.place.machine import GIVEN_UP
+from pliant.apgas.place.membership import MOST_PLACES, objection
 from pliant.apgas.place.messages import Hello, Stop
 from pliant.job.session import Session
 from pliant.model.errors import PliantError
@@ -55,7 +56,7 @@ class Places(Place):
         super().__init__(host, fabric)
         self.resize, self.own_epoch = int(host.env["PLIANT_RESIZE"]), int(host.env["PLIANT_EPOCH"])
         self.total = int(self.program.number(0, 10))
-        low, _, high = self.program.words.get("bounds", f"1:{f.MOST_PLACES}").partition(":")
+        low, _, high = self.program.words.get("bounds", f"1:{MOST_PLACES}").partition(":")
         self.bounds = Bounds(int(low), int(high or low))
         self.following: f.Following | None = None
         self._orders: deque[f.Order] = deque()
@@ -329,7 +330,7 @@ class Places(Place):
             chosen = (0, *chosen[1:])
         if random.random() < word("few", 0):
             chosen = chosen[1:]
-        return f.objection("pre_shrink", question.count, chosen, there), chosen
+        return objection("pre_shrink", question.count, chosen, there), chosen
 
     def _answer(self, question: f.Question, problem: str, chosen: tuple[int, ...]) -> None:
         self._doing = False

@@ -22,7 +22,7 @@ from pliant.model.errors import PliantError
 
 ROUNDS = 5
 ONE_BY_ONE, IN_CHUNKS, CHUNK = 4000, 200_000, 100
-FLOATS = 8_000_000
+MEGABYTES = (64, 500)
 
 
 def same(x: int) -> int:
@@ -36,18 +36,19 @@ def doubled(array: Any) -> Any:
 
 
 def _rates(executor: Executor) -> Iterator[float]:
-    """The three rates, without the start of the workers."""
+    """The rates, without the start of the workers."""
     list(executor.map(same, range(10)))
     for count, chunk in ((ONE_BY_ONE, 1), (IN_CHUNKS, CHUNK)):
         begun = time.perf_counter()
         _check(sum(executor.map(same, range(count), chunksize=chunk)), sum(range(count)))
         yield count / (time.perf_counter() - begun)
-    array = np.ones(FLOATS)
-    for _ in range(2):  # the first pays for connections and memory
-        begun = time.perf_counter()
-        _check(executor.submit(doubled, array).result()[-1], 2)
-        seconds = time.perf_counter() - begun
-    yield 2 * array.nbytes / 1e6 / seconds
+    for megabytes in MEGABYTES:
+        array = np.ones(megabytes * 1_000_000 // 8)
+        for _ in range(2):  # the first pays for connections and memory
+            begun = time.perf_counter()
+            _check(executor.submit(doubled, array).result()[-1], 2)
+            seconds = time.perf_counter() - begun
+        yield 2 * megabytes / seconds
 
 
 def _check(found: float, expected: float) -> None:
@@ -90,7 +91,11 @@ def main() -> None:
             )
             rows.append([float(word) for word in done.stdout.split()])
     for what, pool, places in zip(
-        ("calls/s one by one", f"calls/s in chunks of {CHUNK}", "MB/s there and back"),
+        (
+            "calls/s one by one",
+            f"calls/s in chunks of {CHUNK}",
+            *(f"MB/s of {megabytes} MB there and back" for megabytes in MEGABYTES),
+        ),
         *([statistics.median(column) for column in zip(*rows, strict=True)] for rows in found.values()),
         strict=True,
     ):

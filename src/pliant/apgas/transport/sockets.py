@@ -1,7 +1,8 @@
 """Messages between places over TCP, by ZeroMQ, encrypted and authenticated by CURVE with the program's own keys.
 
 Each place takes in at one ROUTER socket and sends by a DEALER of its own to each place that it has something to say
-to. A connection that breaks is not made again: ZeroMQ would lose what was under way without a word.
+to. Large buffers for a place of the same machine go past them (``lanes.py``). A connection that breaks is not made
+again: ZeroMQ would lose what was under way without a word.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import msgspec
 import zmq
 from zmq.utils import z85
 
-from pliant.apgas.place.messages import AnyMessage, Codec, Payload
+from pliant.apgas.place.messages import AnyMessage, Buffer, Codec, Payload
 from pliant.apgas.runtime import Runtime
 from pliant.apgas.transport.keys import Contact, Keys
+from pliant.apgas.transport.lanes import MARK, Lanes
 from pliant.model.errors import PliantError
 
 LINGER_MS = 2000
@@ -85,6 +87,7 @@ class Sockets:
         self.address = f"tcp://{host}:{port}"
         self.contact = Contact(keys, self.address)
         """What other places have to know to come to this one."""
+        self._lanes = Lanes(runtime.here, self.address, keys.client_secret)
         self._dealers: dict[int, zmq.Socket[Any]] = {}
         self._addresses: dict[int, str] = {}
         self._broken: set[int] = set()
@@ -127,11 +130,15 @@ class Sockets:
             dealer = self._open(place)
         # With copy=True the parts belong to the sender again when this returns. There is no limit to what waits, so
         # that what cannot be sent at once has nowhere to go any more.
+        mark: tuple[Buffer, ...] = ()
+        if (put := self._lanes.put(place, self._addresses[place], payload)) is not None:
+            mark, payload = put[:1], put[1]
         with contextlib.suppress(zmq.Again):
-            dealer.send_multipart([self._codec.encode(message), *payload], zmq.NOBLOCK, copy=True)
+            dealer.send_multipart([*mark, self._codec.encode(message), *payload], zmq.NOBLOCK, copy=True)
 
     def disconnect(self, place: int) -> None:
         self._addresses.pop(place, None)
+        self._lanes.forget(place)
         dealer = self._dealers.pop(place, None)
         if dealer is not None:
             # In this order: libzmq would wait for ever to tell a monitor that is closed.
@@ -153,6 +160,7 @@ class Sockets:
 
     def forked(self) -> None:
         self._closing = True
+        self._lanes.close()
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for number, ends in _connections():
             if not ends.isdisjoint({self.address, *self._addresses.values()}):
@@ -208,14 +216,24 @@ class Sockets:
                 frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            sender = frames[0].bytes
+            sender, parts = frames[0].bytes, [frame.buffer for frame in frames[1:]]
             try:
                 place = int(sender[1:])
-                message = self._codec.decode(frames[1].buffer)
+                mark = parts.pop(0) if parts[0][:1] == MARK else None
+                message = self._codec.decode(parts.pop(0))
             except (ValueError, IndexError, msgspec.DecodeError) as error:
                 print(f"pliant: place({self._runtime.here}): no message: {error}", file=sys.stderr)  # noqa: T201
                 continue
-            self._runtime.receive(place, message, [frame.buffer for frame in frames[2:]])
+            self._receive(place, message, parts, mark)
+
+    def _receive(self, place: int, message: AnyMessage, payload: Payload, mark: Buffer | None) -> None:
+        if mark is not None:
+            try:
+                payload = self._lanes.take(place, mark, payload)
+            except (LookupError, OSError, msgspec.DecodeError) as error:
+                self._runtime.lost(place, f"a part of what it has sent is not there: {error}")
+                return
+        self._runtime.receive(place, message, payload)
 
     def _watch(self, poller: zmq.Poller) -> None:
         with self._runtime.monitor:
@@ -260,6 +278,7 @@ class Sockets:
             self._router.disable_monitor()
             for monitor in list(self._watched):
                 monitor.close(linger=0)
+            self._lanes.close()
             self._outgoing.destroy(linger=self._linger_ms)
             self._incoming.destroy(linger=0)
 

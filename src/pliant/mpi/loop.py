@@ -101,6 +101,10 @@ def hold(context: Context, now: Situation, rest_s: float) -> None:
         negotiation.answer(now._replace(inhibited=why))
 
 
+class _Elsewhere(Exception):  # noqa: N818 - nothing is wrong
+    """This rank has slept, and the job is in another loop now."""
+
+
 class Loop:
     """One ``steps()`` loop, at this ``place`` in its block; steps are counted over all loops. A rank that joins gets
     the job's state to ``begin`` with. ``over``: it has been left."""
@@ -165,17 +169,18 @@ class Loop:
 
     def run(self) -> Iterator[int]:
         """The steps, each a point where the job may be resized; Released on a rank that leaves."""
+        _, first, stop = self.place
         try:
             self._stalling = self._look_for_stalls()
-            while self.step < self.place.stop:
+            while self.step < stop:
                 self._turn()
-                if self._context.ahead is not None:
-                    return
-                yield self.step - self.place.first
+                yield self.step - first
                 self.step += 1
             self._leave()
             self._watch.end()
             self._context.wait.sleep_until(self._pace.start_of(self.step))
+        except _Elsewhere:
+            return
         finally:
             self._end()
 
@@ -197,8 +202,7 @@ class Loop:
             self._lag = decision.lag
             if decision.action is not Action.NO_ACTION:
                 self._resize(decision)
-            if self._context.ahead is None:
-                self._checks.post(self.step, self._lag, self._decide())
+            self._checks.post(self.step, self._lag, self._decide())
 
     def request(self, wish: Bounds, *, keep: bool) -> None:
         """Ask for a size within ``wish`` at the next check; one that was not asked for yet is forgotten."""
@@ -256,7 +260,7 @@ class Loop:
             raise Released
         if woken is not None and woken.loop != self.place:
             context.arrive_ahead(woken)
-            return
+            raise _Elsewhere
         if woken is not None:
             self._take_up(woken)
         if resized:

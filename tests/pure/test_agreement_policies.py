@@ -26,7 +26,7 @@ from pliant.policy.easy import Easy, easy_pass
 from pliant.policy.family import PATIENCE_S, Agreeing
 from pliant.policy.registry import make
 from pliant.policy.sizing import AVERAGE, MIN, PREFERRED, Sizing
-from pliant.policy.view import ClusterView, Decision, Remember, Resize, Start
+from pliant.policy.view import ClusterView, Decision, Reason, Remember, Resize, Start
 from pliant.sim.simulator import Conditions, Simulator
 from pliant.testing.policies.drawn import NODES as MANY
 from pliant.testing.policies.drawn import elastic_jobs, settings_
@@ -222,15 +222,16 @@ def test_who_gives_by_hand(sizing: Sizing, given_back: dict[int, int]) -> None:
     """j1 has 8 of 2 to 8 nodes, j2 10 of 2 to 18. j2 has more above its min, j1 more above its preferred size
     and, down to 5 nodes, a larger share of its range; from there on they take turns."""
     jobs = [held(1, 8, Bounds(2, 8, preferred=4)), held(2, 10, Bounds(2, 18, preferred=9))]
-    sizes = {job.id: job.size for job in jobs}
     _, floor = sizing.attempts[0]
-    assert sizing.take(jobs, sizes, 5, floor) == given_back
-    assert sizing.take(jobs, sizes, 15, floor) is None
+    able = sizing.by.able(jobs, floor)
+    assert sizing.by.take(able, 5, floor) == given_back
+    assert sizing.by.just_enough(able, 15, floor, Reason("too many")) == []
 
 
 def test_average_gives_one_node_at_a_time_also_to_jobs_of_one_size() -> None:
     jobs = [held(1, 4, Bounds(4, 4)), held(2, 8, Bounds(1, 8, 2))]
-    assert AVERAGE.take(jobs, {1: 4, 2: 8}, 1, AVERAGE.attempts[0][1]) == {2: 4}
+    _, floor = AVERAGE.attempts[0]
+    assert AVERAGE.by.take(AVERAGE.by.able(jobs, floor), 1, floor) == {2: 4}
 
 
 @pytest.mark.parametrize("rule", ["agreement", "steal", "pool"])

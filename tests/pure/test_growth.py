@@ -15,9 +15,10 @@ from msgspec import UNSET
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl, Downey
 from pliant.plan.cost import INSTANT, ResizeCost
-from pliant.policy import resizing
+from pliant.policy import giving
+from pliant.policy.giving import EVENLY
 from pliant.policy.job_view import JobView
-from pliant.policy.resizing import Limit, grow, largest
+from pliant.policy.resizing import Limit, largest
 from pliant.policy.view import Resize
 
 
@@ -44,7 +45,11 @@ class Cluster:
     """What it asks of the cluster."""
 
     cost: ResizeCost
+    elastic: list[Running]
     now: float = 0.0
+
+    def resizable(self, _job: JobView, *, grow: bool) -> bool:
+        return grow
 
 
 MODELS = st.one_of(
@@ -87,10 +92,10 @@ def jobs(draw: st.DrawFn) -> list[Running]:
     return [draw(running(i + 1)) for i in range(draw(st.integers(0, 7)))]
 
 
-def _grown(few: float, *given: Any) -> list[Resize]:
+def _grown(few: float, cluster: Any, free: int, ceiling: Limit, payback: float) -> list[Resize]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resizing, "FEW", few)
-        return grow(*given)
+        patch.setattr(giving, "FEW", few)
+        return EVENLY.grow(cluster, free, (ceiling,), payback)
 
 
 def half(job: JobView) -> int:
@@ -102,7 +107,7 @@ def half(job: JobView) -> int:
 def test_many_steps_at_once_are_the_same_steps(
     takers: list[Running], cost: ResizeCost, free: int, payback: float, ceiling: Limit
 ) -> None:
-    given = Cluster(cost), takers, free, ceiling
+    given = Cluster(cost, takers), free, ceiling
     one_by_one = _grown(math.inf, *given, payback)
     assert _grown(0, *given, payback) == one_by_one
     assert _grown(4, *given, payback) == one_by_one
@@ -126,7 +131,7 @@ def test_what_rounding_seems_to_save_is_no_gain() -> None:
         name="a", nodes=Bounds(34, 40), job_class=JobClass.MALLEABLE, walltime_s=100.0, model=model
     )
     for few in (0, 4, math.inf):
-        assert _grown(few, Cluster(INSTANT), [Running(1, spec, 34, 1.0)], 2, largest, 1.0) == []
+        assert _grown(few, Cluster(INSTANT, [Running(1, spec, 34, 1.0)]), 2, largest, 1.0) == []
 
 
 def test_a_hundred_thousand_free_nodes_take_few_questions() -> None:
@@ -154,6 +159,6 @@ def test_a_hundred_thousand_free_nodes_take_few_questions() -> None:
         )
         for i in range(10)
     ]
-    grown = _grown(resizing.FEW, Cluster(INSTANT), takers, 99_000, largest, 2.0)
+    grown = _grown(giving.FEW, Cluster(INSTANT, takers), 99_000, largest, 2.0)
     assert sum(each.size for each in grown) == 99_000 + sum(job.size for job in takers)
     assert asked < 600

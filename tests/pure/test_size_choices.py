@@ -14,7 +14,8 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.speedup import Amdahl, Downey, Model, Table
 from pliant.plan.cost import ResizeCost
 from pliant.policy.easy import Reservation, _harmless
-from pliant.policy.resizing import grow, largest, pays, preferred
+from pliant.policy.giving import EVENLY
+from pliant.policy.resizing import largest, pays, preferred
 
 MODELS: list[Model | None] = [
     None,
@@ -74,7 +75,7 @@ def test_a_job_is_backfilled_at_the_largest_harmless_size(job: Any, at: float, s
     st.sampled_from([largest, preferred]),
 )
 def test_the_smallest_grow_step_by_step(jobs: tuple[Any, ...], free: int, ceiling: Any) -> None:
-    view: Any = SimpleNamespace(now=7.0, cost=ResizeCost())
+    view: Any = SimpleNamespace(now=7.0, cost=ResizeCost(), elastic=jobs, resizable=lambda _, grow: grow)
     sizes = {job.id: job.size for job in jobs}
     open_ = list(jobs)
     left = free
@@ -87,5 +88,5 @@ def test_the_smallest_grow_step_by_step(jobs: tuple[Any, ...], free: int, ceilin
             continue
         left -= step
         sizes[job.id] = size
-    grown = {resize.job: resize.size for resize in grow(view, jobs, free, ceiling, 2.0)}
+    grown = {resize.job: resize.size for resize in EVENLY.grow(view, free, (ceiling,), 2.0)}
     assert grown == {job.id: sizes[job.id] for job in jobs if sizes[job.id] > job.size}

@@ -18,7 +18,7 @@ from pliant.policy.easy import easy_pass, measure_of
 from pliant.policy.fcfs import least_size, start_size
 from pliant.policy.job_view import JobView
 from pliant.policy.order import OtherQueue
-from pliant.policy.resizing import left_figures
+from pliant.policy.resizing import idle_nodes
 from pliant.policy.view import ClusterView, Decision, Reason, Resize, Start
 
 TO_PREFERRED = Reason("to_preferred")
@@ -54,7 +54,7 @@ class DmrPreferred:
             after = bounds.floor(min(limit, size + free))
             if after > size and view.resizable(job, grow=True):
                 free -= after - size
-                decisions.append(Resize(job.id, after, TO_PREFERRED if waiting else _idle(view, job)))
+                decisions.append(Resize(job.id, after, TO_PREFERRED if waiting else idle_nodes(view, job)))
         return decisions
 
 
@@ -165,9 +165,5 @@ def _grow(view: ClusterView, asking: Iterable[JobView], free: int) -> list[Decis
         after = job.bounds.floor(min(job.bounds.max, job.size + free))
         if after > job.size and view.resizable(job, grow=True):
             free -= after - job.size
-            moves.append(Resize(job.id, after, _idle(view, job)))
+            moves.append(Resize(job.id, after, idle_nodes(view, job)))
     return moves
-
-
-def _idle(view: ClusterView, job: JobView) -> Reason:
-    return Reason("idle_nodes", figures=left_figures(job, job.remaining_s(view.now)))

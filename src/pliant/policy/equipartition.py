@@ -11,8 +11,9 @@ from heapq import heapify, heappop, heappush
 
 from pliant.model.jobs import Bounds, JobClass
 from pliant.policy.fcfs import FITS
+from pliant.policy.giving import Precedence
 from pliant.policy.job_view import JobView
-from pliant.policy.resizing import just_enough, pays
+from pliant.policy.resizing import pays
 from pliant.policy.view import ClusterView, Decision, Reason, Resize, Start
 
 
@@ -103,10 +104,12 @@ class Equipartition:
         least: int,
     ) -> list[Resize]:
         """Shrink those that exceed their share by ``least`` nodes: by ``need`` in all, or as far as it goes."""
-        donors = _donors(view, share, least)
-        need = min(need, sum(job.size - share[job.id] for job in donors))
+        donors = [job for job in view.elastic if job.size - share[job.id] >= least and view.resizable(job)]
+        largest_excess = Precedence(lambda job, size: size - share[job.id])
+        able = largest_excess.able(donors, lambda job: share[job.id])
         reason = Reason("shrink_for_share", for_job=waiting)
-        return just_enough(donors, need, lambda job: share[job.id], reason) if need > 0 else []
+        need = min(need, able.surplus)
+        return largest_excess.just_enough(able, need, lambda job: share[job.id], reason)
 
     def _balance(
         self, view: ClusterView, elastic: list[JobView], share: dict[int, int], free: int
@@ -147,9 +150,3 @@ def _admitted(view: ClusterView, room: int) -> list[JobView]:
         room -= job.bounds.min
         admitted.append(job)
     return admitted
-
-
-def _donors(view: ClusterView, share: dict[int, int], least: int) -> list[JobView]:
-    """Jobs that exceed their share by ``least`` nodes or more, the largest excess first."""
-    donors = [job for job in view.elastic if job.size - share[job.id] >= least and view.resizable(job)]
-    return sorted(donors, key=lambda job: (share[job.id] - job.size, job.id))

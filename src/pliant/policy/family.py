@@ -9,10 +9,11 @@ from typing import NamedTuple
 from pliant.policy.agreement import ANYONE, AgreementLedger, NodeAgreement, Rule
 from pliant.policy.backlog import ANYBODY, LONG_S, NONE_S, EstimateRange, Like, Rest, named
 from pliant.policy.easy import Reservation, earliest, easy_pass, need_of, starts_best
+from pliant.policy.giving import Able, growable
 from pliant.policy.job_view import JobView
 from pliant.policy.order import OtherQueue
 from pliant.policy.resizing import Limit
-from pliant.policy.sizing import Able, Sizing
+from pliant.policy.sizing import Sizing
 from pliant.policy.view import ClusterView, Decision, Reason, Remember, Resize, Start
 
 ROUNDING_S = 1e-9
@@ -55,11 +56,9 @@ class Agreeing:
         decisions += starts
         shrinks = self._agree(seen, ledger, starts, soon) if head is not None else []
         decisions += shrinks
-        if head is not None:
-            free = min(free, reservation.spare) if reservation is not None else 0
-        if free and not shrinks and seen.returning() == 0:
-            takers = [job for job in view.elastic if view.resizable(job, grow=True)]
-            decisions += self._sizing.give(view, takers, free, self._payback)
+        if not shrinks:
+            idle = growable(seen, head, reservation, free)
+            decisions += self._sizing.by.grow(view, idle, self._sizing.ceilings, self._payback)
         if (memory := ledger.memory()) != view.memory:
             decisions.append(Remember(memory))
         return decisions
@@ -129,7 +128,7 @@ class Agreeing:
             able = prospect.able(self._sizing, floor)
             if able.surplus < need:
                 continue
-            given = self._sizing.take_of(able, donors.sizes, need, floor)
+            given = self._sizing.by.take(able, need, floor, donors.sizes)
             plan = _Plan(job, size, usable, given, end, prospect.now)
             if guard is None or prospect.keeps(guard, size, end, given):
                 return plan
@@ -241,7 +240,7 @@ class _Prospect:
         found = self._able.get(floor)
         if found is None:
             donors = self.donors
-            found = self._able[floor] = sizing.able(donors.jobs, donors.sizes, floor)
+            found = self._able[floor] = sizing.by.able(donors.jobs, floor, donors.sizes)
         return found
 
     def earliest(self, need: int) -> Reservation | None:
@@ -424,7 +423,7 @@ class _Kinds:
             able = self._prospect.able(self._sizing, floor)
             found = -1
             if 0 < need <= able.surplus:
-                given = self._sizing.take_of(able, self._prospect.donors.sizes, need, floor)
+                given = self._sizing.by.take(able, need, floor, self._prospect.donors.sizes)
                 found = self._prospect.left(self._guard, given)
             self._known[key] = found
         return found

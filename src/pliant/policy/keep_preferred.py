@@ -6,11 +6,13 @@ reconstruction.
 
 from __future__ import annotations
 
-from pliant.policy.easy import Reservation, easy_pass
+from pliant.policy.easy import easy_pass
 from pliant.policy.fcfs import least_size
-from pliant.policy.job_view import JobView
-from pliant.policy.resizing import Limit, grow, just_enough, largest, preferred, shrink_reason, smallest
-from pliant.policy.view import ClusterView, Decision, Resize
+from pliant.policy.giving import EVENLY, Attempt, Precedence, above_preferred, growable
+from pliant.policy.resizing import largest, preferred, smallest
+from pliant.policy.view import ClusterView, Decision
+
+FURTHEST_ABOVE = Precedence(above_preferred)
 
 
 class KeepPreferred:
@@ -33,44 +35,18 @@ class KeepPreferred:
 
     def decide(self, view: ClusterView) -> list[Decision]:
         decisions, head, reservation, free = easy_pass(view, self._start)
-        shrinks: list[Resize] = []
         if head is not None:
-            shrinks = self._shrink(view, head, reservation, free)
-            decisions += shrinks
-            free = min(free, reservation.spare) if reservation is not None else 0
-        if free and not shrinks and view.returning() == 0:
-            decisions += self._grow(view, free, empty=head is None)
-        return decisions
-
-    def _shrink(
-        self, view: ClusterView, head: JobView, reservation: Reservation | None, free: int
-    ) -> list[Resize]:
-        have = free + view.returning()
-        least = least_size(head, self._start, view.total)
-        if least <= have:
-            return []
-        saved = reservation.at - view.now if reservation is not None else float("inf")
-        if saved <= view.cost.shrink_s():
-            return []
-        attempts: list[tuple[int, Limit]] = [
-            (max(least, head.bounds.preferred), preferred),
-            (least, preferred),
-        ]
-        if saved > self._patience_s:
-            attempts.append((least, smallest))
-        reason = shrink_reason(head, saved)
-        able = [job for job in view.elastic if view.resizable(job)]
-        able.sort(key=lambda job: (job.bounds.preferred - job.size, job.id))
-        for wanted, floor in attempts:
-            donors = [job for job in able if job.size > floor(job)]
-            if shrinks := just_enough(donors, wanted - have, floor, reason):
-                return shrinks
-        return []
-
-    def _grow(self, view: ClusterView, free: int, *, empty: bool) -> list[Resize]:
-        able = [job for job in view.elastic if view.resizable(job, grow=True)]
-        below = [job for job in able if job.size < job.bounds.preferred]
-        growth = grow(view, below, free, preferred, self._payback)
-        if growth or not empty:
-            return growth  # above the preferred size only when nobody is below it that could be helped
-        return grow(view, able, free, largest, self._payback)
+            least = least_size(head, self._start, view.total)
+            attempts = [
+                Attempt(max(least, head.bounds.preferred), preferred),
+                Attempt(least, preferred),
+                Attempt(least, smallest, self._patience_s),
+            ]
+            shrinks = FURTHEST_ABOVE.shrink_for_head(view, head, reservation, free, attempts)
+            if shrinks:
+                return [*decisions, *shrinks]
+        idle = growable(view, head, reservation, free)
+        growth = EVENLY.grow(view, idle, (preferred,), self._payback)
+        if not growth and head is None:  # above the preferred size only when none below it could be helped
+            growth = EVENLY.grow(view, idle, (largest,), self._payback)
+        return [*decisions, *growth]

@@ -3,10 +3,12 @@ largest for whoever waits, grow the smallest with what nobody waits for."""
 
 from __future__ import annotations
 
-from pliant.policy.easy import Reservation, easy_pass, need_of
-from pliant.policy.job_view import JobView
-from pliant.policy.resizing import grow, just_enough, largest, shrink_reason, smallest
+from pliant.policy.easy import easy_pass, need_of
+from pliant.policy.giving import EVENLY, Attempt, Precedence, growable, size_of
+from pliant.policy.resizing import largest, smallest
 from pliant.policy.view import ClusterView, Decision, Resize
+
+LARGEST_FIRST = Precedence(size_of)
 
 
 class Malleable:
@@ -30,31 +32,9 @@ class Malleable:
 
     def decide(self, view: ClusterView) -> list[Decision]:
         decisions, head, reservation, free = easy_pass(view, self._start, resizes=True)
-        if head is None:
-            if free and view.returning() == 0:  # one resize for all that come back, not one for each
-                decisions += self._grow(view, free)
-            return decisions
-        shrinks = self._shrink(view, head, reservation, free)
-        decisions += shrinks
-        if not shrinks and free and reservation is not None and view.returning() == 0:
-            # The head waits for others in any case: growing into what is spare then does it no harm.
-            decisions += self._grow(view, min(free, reservation.spare))
-        return decisions
-
-    def _shrink(
-        self, view: ClusterView, head: JobView, reservation: Reservation | None, free: int
-    ) -> list[Resize]:
-        need = need_of(head, self._start, view.total) - free - view.returning()
-        if need <= 0:
-            return []  # what is on its way back is enough
-        saved = reservation.at - view.now if reservation is not None else float("inf")
-        if saved <= view.cost.shrink_s():
-            return []
-        donors = [job for job in view.elastic if job.size > job.bounds.min and view.resizable(job)]
-        donors.sort(key=lambda job: (-job.size, job.id))
-        reason = shrink_reason(head, saved)
-        return just_enough(donors, need, smallest, reason)
-
-    def _grow(self, view: ClusterView, free: int) -> list[Resize]:
-        takers = [job for job in view.elastic if view.resizable(job, grow=True)]
-        return grow(view, takers, free, largest, self._payback)
+        shrinks: list[Resize] = []
+        if head is not None:
+            attempts = [Attempt(need_of(head, self._start, view.total), smallest)]
+            shrinks = LARGEST_FIRST.shrink_for_head(view, head, reservation, free, attempts)
+        idle = 0 if shrinks else growable(view, head, reservation, free)
+        return [*decisions, *shrinks, *EVENLY.grow(view, idle, (largest,), self._payback)]

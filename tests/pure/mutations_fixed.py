@@ -76,9 +76,9 @@ FIXED: tuple[Mutation, ...] = (
         """        for line in lines:
             self.disk.write(line)
         self._heed_disk()
-        world.recorded(records)
+        outside.witness.recorded(records)
         self._note_losses(self.cluster.wanted)
-        world.checks.handled.look(self.cluster.told, records, self.cluster.wanted)
+        outside.witness.handled(self.cluster.told, records, self.cluster.wanted)
         for output in outputs:
             self._carry_out(output)
 """,
@@ -87,8 +87,8 @@ FIXED: tuple[Mutation, ...] = (
         for line in lines:
             self.disk.write(line)
         self._heed_disk()
-        world.recorded(records)
-        world.checks.handled.look(self.cluster.told, records, self.cluster.wanted)
+        outside.witness.recorded(records)
+        outside.witness.handled(self.cluster.told, records, self.cluster.wanted)
 """,
     ),
     Mutation(

@@ -21,13 +21,13 @@ from pliant.model.jobs import JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.view import Reason
 from pliant.protocol import messages as m
-from pliant_lab.injection import world
+from pliant_lab.injection import run
 from pliant_lab.injection.audit.impossible import IMPOSSIBLE
 from pliant_lab.injection.audit.violation import Violation
 from pliant_lab.injection.faults import FAULTS
+from pliant_lab.injection.run import WorldRun
 from pliant_lab.injection.standins import fabric
 from pliant_lab.injection.standins.helpers import ILLS, Helpers, Spawning
-from pliant_lab.injection.world import World
 
 SEEDS = (0, 1, 2, 5, 7)
 """Small ones, and quick."""
@@ -41,7 +41,7 @@ FOUND = (
 
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.long) for seed in FOUND)])
 def test_no_job_is_lost_or_run_twice_and_nothing_is_left(seed: int) -> None:
-    verdict = World(seed).run()
+    verdict = WorldRun(seed).run()
     assert not verdict.broken, f"pliant bench world --seed {seed}: {verdict.what}"
     # Those that a user does not wait for are never submitted.
     assert sum(verdict.ended.values()) >= verdict.jobs or any(name == "end-all" for name, _ in verdict.faults)
@@ -52,7 +52,7 @@ def test_no_job_is_lost_or_run_twice_and_nothing_is_left(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [6, 17])
 def test_without_faults_all_but_those_that_fail_by_themselves_complete(seed: int) -> None:
-    verdict = World(seed, ()).run()
+    verdict = WorldRun(seed, ()).run()
     assert not verdict.broken, verdict.what
     assert not verdict.faults
     assert verdict.ended[JobState.COMPLETED] > verdict.jobs / 2
@@ -61,21 +61,21 @@ def test_without_faults_all_but_those_that_fail_by_themselves_complete(seed: int
 
 @pytest.mark.parametrize("seed", [10, 52])
 def test_ranks_sleep_and_wake_in_worlds_whose_nodes_have_several_slots(seed: int) -> None:
-    verdict = World(seed).run()
+    verdict = WorldRun(seed).run()
     assert not verdict.broken, verdict.what
     assert verdict.slots
 
 
 def test_a_core_that_forgets_who_sleeps_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ScheduledJob, "sleep", lambda *_: None)
-    verdict = World(10).run()
+    verdict = WorldRun(10).run()
     assert "awake, the core" in verdict.what
 
 
 def test_many_groups_start_together_where_mpi_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """They join one after the other: the last of them wait much longer than a step may take."""
     monkeypatch.setattr(fabric, "CONNECT_S", (20.0, 25.0))
-    verdict = World(13, (), grace=0.0).run()
+    verdict = WorldRun(13, (), grace=0.0).run()
     assert not verdict.broken, verdict.what
 
 
@@ -87,14 +87,14 @@ def test_an_agent_that_owes_a_proof_when_it_leaves_is_noticed(monkeypatch: pytes
             tell(self, message, what)
 
     monkeypatch.setattr(Uplink, "tell", silent)
-    monkeypatch.setattr(world, "LIVES", 0)  # which notice that, too
-    assert "owes the proofs" in World(1, ("end-all", "kill-agent", "reclaim")).run().what
+    monkeypatch.setattr(run, "LIVES", 0)  # which notice that, too
+    assert "owes the proofs" in WorldRun(1, ("end-all", "kill-agent", "reclaim")).run().what
 
 
 def test_a_world_is_its_seed() -> None:
-    first, second = (World(5, telling=True).run() for _ in range(2))
+    first, second = (WorldRun(5, telling=True).run() for _ in range(2))
     assert first == second
-    assert World(6, telling=True).run().story != first.story
+    assert WorldRun(6, telling=True).run().story != first.story
 
 
 def test_the_command_gives_the_figures_as_json() -> None:
@@ -119,18 +119,18 @@ def test_a_job_that_nobody_tells_of_a_lost_newcomer_is_noticed(monkeypatch: pyte
             tell(self, message)  # type: ignore[arg-type]
 
     monkeypatch.setattr(JobLife, "_tell_root", deaf)
-    verdicts = [World(seed, ("kill-rank", "lose-reserved")).run() for seed in range(10)]
+    verdicts = [WorldRun(seed, ("kill-rank", "lose-reserved")).run() for seed in range(10)]
     assert told
     assert any("is not told" in verdict.what for verdict in verdicts)
 
 
 def test_connections_of_places_that_a_python_starts_break() -> None:
     """As most of them are started."""
-    assert World(13, ("cut-places",)).run().faults
+    assert WorldRun(13, ("cut-places",)).run().faults
 
 
 def test_connections_of_places_break_in_a_state_that_is_over_at_once() -> None:
-    verdicts = (World(seed, ("cut-places", "lose-reserved")).run() for seed in (3, 17))
+    verdicts = (WorldRun(seed, ("cut-places", "lose-reserved")).run() for seed in (3, 17))
     assert any(("cut-places", "crossed") in verdict.faults for verdict in verdicts)
 
 
@@ -155,20 +155,20 @@ def test_a_broken_machine_of_places_is_noticed(
     breaks: Callable[[pytest.MonkeyPatch], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = breaks(monkeypatch)
-    assert expected in World(5, ()).run().what
+    assert expected in WorldRun(5, ()).run().what
 
 
 def test_a_record_that_contradicts_the_others_is_noticed() -> None:
-    world = World(1, ())
-    world.run()
+    world_run = WorldRun(1, ())
+    world_run.run()
     with pytest.raises(Violation, match="wrong"):
-        world.checks.record(r.JobStarted(1e6, 10**6, NodeSet.first(1), Reason("fits")))
+        world_run.checks.record(r.JobStarted(1e6, 10**6, NodeSet.first(1), Reason("fits")))
 
 
 def test_an_agent_that_goes_without_its_warm_process_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The world runs warm starts: an agent that has no use for them cannot be sound."""
     monkeypatch.setattr(Warmth, "warmed", lambda _, spawn: spawn)
-    assert any("starts no warm process" in World(seed).run().what for seed in range(20))
+    assert any("starts no warm process" in WorldRun(seed).run().what for seed in range(20))
 
 
 @pytest.mark.long
@@ -187,6 +187,6 @@ def test_ranks_are_forked_in_worlds_and_helpers_fail_there(monkeypatch: pytest.M
     monkeypatch.setattr(Helpers, "start", counted)
     monkeypatch.setattr(Helpers, "fork", forked)
     for seed in range(20):
-        World(seed).run()
+        WorldRun(seed).run()
     assert met["ordered"]
     assert set(met) >= {*ILLS, "ordered"}, met

@@ -33,12 +33,12 @@ def world(  # noqa: PLR0913 -- a command has its options as parameters
     """Run controller, agents and jobs under injected faults, by seeds. It checks that no job is lost or run
     twice, that nothing leaks, and that nothing waits for ever."""
     # With all that the worlds are made of, which is slow to load, and of which places are an extra.
-    from pliant_lab.injection.world import World
+    from pliant_lab.injection.run import WorldRun
     from pliant_lab.injection.worlds import run_some, summed
 
     names = _faults(faults)
     if seed is not None:
-        _tell(World(seed, names, telling=True).run())
+        _tell(WorldRun(seed, names, telling=True).run())
         return
     began = time.monotonic()
     verdicts: list[Verdict] = []

@@ -32,7 +32,7 @@ nobody to meet."""
 
 
 def _busy(world: World, job: int) -> Node | None:
-    nodes = [node for node in world.nodes.values() if node.agent is not None and node.processes]
+    nodes = [node for node in world.roster.nodes.values() if node.agent is not None and node.processes]
     if job:
         nodes = [node for node in nodes if any(proc.job == job for proc in node.processes.values())]
     return world.random.choice(nodes) if nodes else None
@@ -42,11 +42,11 @@ def _ranks(world: World, job: int) -> list[Proc]:
     """Those of jobs that are being resized before all others: there it hurts."""
     procs = [
         proc
-        for node in world.nodes.values()
+        for node in world.roster.nodes.values()
         for proc in node.processes.values()
         if proc.program is not None and not proc.dying and job in (0, proc.job)
     ]
-    inside = [proc for proc in procs if world.checks.cells.stage(proc.job) != "none"]
+    inside = [proc for proc in procs if world.ledger.cells.stage(proc.job) != "none"]
     return inside if inside and world.random.random() < 0.7 else procs
 
 
@@ -57,15 +57,23 @@ def _link(world: World, job: int) -> Link | None:
     return world.random.choice(links) if links else None
 
 
+def _is_newcomer(world: World, job: int, group: int) -> bool:
+    """Whether the group is none of the job's yet: a resize may be done that nobody has recorded."""
+    state = world.head.cluster.core.state
+    if (live := state.jobs.get(job)) is None or group in (groups := state.groups(live)):
+        return False
+    return all(proc.group not in groups or epoch <= live.epoch for proc, epoch in world.roster.epochs(job))
+
+
 def _kill_rank(world: World, job: int) -> list[int] | None:
     procs = _ranks(world, job)
     if not procs:
         return None
     proc = world.random.choice(procs)
-    newcomer = world.is_newcomer(proc.job, proc.group)
-    world.touch(proc.job, "newcomer killed" if newcomer else "rank killed")
+    newcomer = _is_newcomer(world, proc.job, proc.group)
+    world.ledger.touch(proc.job, "newcomer killed" if newcomer else "rank killed")
     if not world.head.alive:
-        world.touch(
+        world.ledger.touch(
             proc.job, "rank killed"
         )  # a newcomer may be a member by now, and nobody was there to record it
     proc.end(
@@ -81,12 +89,12 @@ def _leave_rank(world: World, job: int) -> list[int] | None:
         return None
     proc = world.random.choice(procs)
     live = world.head.cluster.core.state.jobs.get(proc.job)
-    if world.is_newcomer(proc.job, proc.group):
-        world.touch(proc.job, "newcomer killed")
+    if _is_newcomer(world, proc.job, proc.group):
+        world.ledger.touch(proc.job, "newcomer killed")
     elif live is not None and live.resize is None:
-        world.leaves_early(proc.job)
+        world.ledger.leaves_early(proc.job)
     else:  # it may just have been released
-        world.touch(proc.job, "rank killed")
+        world.ledger.touch(proc.job, "rank killed")
     proc.end(0)
     return [proc.job]
 
@@ -97,10 +105,10 @@ def _on(node: Node) -> list[int]:
 
 def _touch_node(world: World, node: Node, what: str) -> list[int]:
     """All jobs that hold the node, or come to it before it is known to be lost."""
-    world.touch_node(node, what)
+    world.ledger.touch_node(node.name, what)
     for proc in node.processes.values():
-        if world.is_newcomer(proc.job, proc.group):
-            world.touch(proc.job, "newcomer killed")
+        if _is_newcomer(world, proc.job, proc.group):
+            world.ledger.touch(proc.job, "newcomer killed")
     return _on(node)
 
 
@@ -118,7 +126,7 @@ def _kill_agent(world: World, job: int) -> list[int] | None:
 def _cut_link(world: World, job: int) -> list[int] | None:
     if (link := _link(world, job)) is None:
         return None
-    if world.grace:
+    if world.outside.grace:
         return _cut(world, link, 0.0)
     jobs = _touch_node(world, link.node, "link cut")
     for wire in world.random.sample([link.up, link.down], 2):  # either end may be the first to notice
@@ -130,15 +138,15 @@ def _cut_off(world: World, job: int) -> list[int] | None:
     """A link is cut, and for a while there is no other: now and then for longer than anybody waits."""
     if (link := _link(world, job)) is None:
         return None
-    return _cut(world, link, world.random.choice([1.0, world.random.uniform(0.0, 1.5 * world.grace)]))
+    return _cut(world, link, world.random.choice([1.0, world.random.uniform(0.0, 1.5 * world.outside.grace)]))
 
 
 def _cut(world: World, link: Link, seconds: float) -> list[int]:
     link.node.cut_off_until = world.clock.now + seconds
-    if seconds > min(world.grace, JOB_DEADLINE_S) - 3.0:  # ranks wait for each other no longer
+    if seconds > min(world.outside.grace, JOB_DEADLINE_S) - 3.0:  # ranks wait for each other no longer
         jobs = _touch_node(world, link.node, "link cut")
     else:
-        world.touch_node(link.node, "link lost")
+        world.ledger.touch_node(link.node.name, "link lost")
         jobs = _on(link.node)
     link.up.cut()
     link.down.cut()
@@ -166,16 +174,16 @@ def _stall_link(world: World, job: int) -> list[int] | None:
 
 def _refuse_exec(world: World, job: int) -> list[int] | None:
     """For a while no program can be started on a node: its disk is gone, say."""
-    node = _busy(world, job) or world.random.choice(list(world.nodes.values()))
-    world.refuse(node, world.random.uniform(1.0, 20.0))
+    node = _busy(world, job) or world.random.choice(list(world.roster.nodes.values()))
+    world.ledger.refuse(node.name, world.random.uniform(1.0, 20.0))
     return _on(node)
 
 
 def _hang(world: World, job: int) -> list[int] | None:
     """For a while the kernel of a node answers nobody who starts a program or looks for processes."""
-    node = _busy(world, job) or world.random.choice(list(world.nodes.values()))
+    node = _busy(world, job) or world.random.choice(list(world.roster.nodes.values()))
     seconds, scans = world.random.choice([(2.5, True), (40.0, False), (200.0, True)])
-    world.hang(node, seconds, scans=scans)
+    world.ledger.hang(node.name, seconds, scans=scans)
     return _touch_node(world, node, "hung for long" if scans and seconds > 3.0 else "hung")
 
 
@@ -186,7 +194,7 @@ def _undead(world: World, job: int) -> list[int] | None:
         return None
     proc = world.random.choice(procs)
     proc.undead = world.clock.now + world.random.choice([1.0, 10.0, 1e9])
-    world.touch_node(proc.node, "undead")
+    world.ledger.touch_node(proc.node.name, "undead")
     return [proc.job]
 
 
@@ -196,10 +204,10 @@ def _escape(world: World, job: int) -> list[int] | None:
     if not procs:
         return None
     proc = world.random.choice(procs)
-    daemon = proc.node.new_process(proc.job, proc.group, -1)
+    daemon = world.roster.nodes[proc.node.name].new_process(proc.job, proc.group, -1)
     if world.random.random() < 0.3:
         daemon.undead = world.clock.now + 1e9
-        world.touch_node(proc.node, "undead")
+        world.ledger.touch_node(proc.node.name, "undead")
     return [proc.job]
 
 
@@ -221,7 +229,7 @@ def _while_down(fault: Fault) -> Fault:
     def both(world: World, job: int) -> list[int] | None:
         met = _kill_head(world, job)
         wait_s = world.random.uniform(0.001, 0.1)
-        world.clock.later(wait_s, lambda: None if world.head.alive else world.note(fault(world, job)))
+        world.clock.later(wait_s, lambda: None if world.head.alive else world.outside.note(fault(world, job)))
         return met
 
     return both
@@ -243,9 +251,9 @@ def _early_agent(world: World, job: int) -> list[int] | None:
     jobs = _touch_node(world, node, "agent killed")
     for proc in node.processes.values():
         proc.undead = max(proc.undead, world.clock.now + world.random.choice([0.5, 1.5, 10.0]))
-        world.touch_node(node, "undead")
+        world.ledger.touch_node(node.name, "undead")
     node.kill_agent()
-    if world.grace:
+    if world.outside.grace:
         world.clock.later(world.random.uniform(0.0, 0.3), node.begin_agent)
     return jobs
 
@@ -259,7 +267,8 @@ def _fill_disk(world: World, job: int) -> list[int] | None:
 
 def _break_policy(world: World, job: int) -> list[int] | None:
     met = [job] if job else []
-    return met if world.break_policy() else None
+    broken, world.policy.broken = world.policy.broken, True
+    return None if broken else met
 
 
 def _lose_reserved(world: World, job: int) -> list[int] | None:
@@ -269,10 +278,10 @@ def _lose_reserved(world: World, job: int) -> list[int] | None:
     for number in numbers:
         resize = state.jobs[number].resize
         for group in resize.arriving if resize is not None else ():
-            node = world.nodes.get(state.nodes.names[group.node])
+            node = world.roster.nodes.get(state.nodes.names[group.node])
             if node is not None and node.agent is not None and resize is not None and resize.nodes:
                 _touch_node(world, node, "agent killed")
-                world.touch(number, "newcomer killed")
+                world.ledger.touch(number, "newcomer killed")
                 node.kill_agent()
                 return [number]
     return None
@@ -287,7 +296,7 @@ def _lose_member(world: World, job: int) -> list[int] | None:
         if world.random.random() < FORGOTTEN:  # the next controller has to tell of it, too
             world.clock.later(world.random.uniform(0.0, 2.0), world.kill_soon)
         group = world.random.choice([group for group in state.groups(one) if group != one.root])
-        node = world.nodes.get(state.nodes.names[state.groups(one)[group]])
+        node = world.roster.nodes.get(state.nodes.names[state.groups(one)[group]])
         procs = [
             each
             for each in (node.processes if node else {}).values()
@@ -299,7 +308,7 @@ def _lose_member(world: World, job: int) -> list[int] | None:
             jobs = _touch_node(world, node, "agent killed")
             node.kill_agent()
             return jobs
-        world.touch(number, "rank killed")
+        world.ledger.touch(number, "rank killed")
         world.random.choice(procs).end(-SIGKILL)
         return [number]
     return None
@@ -308,7 +317,7 @@ def _lose_member(world: World, job: int) -> list[int] | None:
 def _cut_places(world: World, job: int) -> list[int] | None:
     """The connection between two places of a job breaks: one of them is given up, which is not place 0."""
     procs: dict[int, list[Proc]] = {}
-    for node in world.nodes.values():
+    for node in world.roster.nodes.values():
         for proc in node.processes.values():
             places = proc.program is not None and own_words(proc.argv)[0] == "places" and not proc.dying
             if places and job in (0, proc.job):
@@ -316,7 +325,7 @@ def _cut_places(world: World, job: int) -> list[int] | None:
     for number, some in procs.items():
         for one, two in combinations(world.random.sample(some, len(some)), 2):
             if one.program is not None and two.program is not None and one.program.cut(two.program):
-                world.touch(number, "places cut")
+                world.ledger.touch(number, "places cut")
                 return [number]
     return None
 
@@ -348,7 +357,7 @@ def _in_fence(world: World, job: int) -> list[int] | None:
         arriving = one.resize.arriving if one is not None and one.resize is not None else ()
         there = state.groups(one) if one is not None and one.size else {}
         for group, number in (*there.items(), *((each.id, each.node) for each in arriving)):
-            node = world.nodes.get(state.nodes.names[number])
+            node = world.roster.nodes.get(state.nodes.names[number])
             procs = node.processes.values() if node is not None and node.agent is not None else ()
             mine = (proc for proc in procs if one is not None and (proc.job, proc.group) == (one.id, group))
             if node is not None and any(_waits_for(proc, "MPI_Init") for proc in mine):
@@ -399,8 +408,8 @@ def _expire(world: World, _job: int) -> list[int] | None:
     """The provider says that a node will be gone then."""
     if (name := _of_enough(world)) is None:
         return None
-    world.head.tell(o.Granted((name,), (world.nodes[name].slots,), world.random.choice(LEFT_S)))
-    return _touch_node(world, world.nodes[name], "expired")
+    world.head.tell(o.Granted((name,), (world.roster.nodes[name].slots,), world.random.choice(LEFT_S)))
+    return _touch_node(world, world.roster.nodes[name], "expired")
 
 
 def _reclaim_by(world: World, _job: int) -> list[int] | None:
@@ -408,7 +417,7 @@ def _reclaim_by(world: World, _job: int) -> list[int] | None:
     if (name := _of_enough(world)) is None:
         return None
     world.head.tell(o.Reclaim((name,), world.random.choice(LEFT_S)))
-    return _touch_node(world, world.nodes[name], "expired")
+    return _touch_node(world, world.roster.nodes[name], "expired")
 
 
 def _of_enough(world: World) -> str | None:
@@ -421,7 +430,9 @@ def _of_enough(world: World) -> str | None:
         & ~state.nodes.expired_by(NEVER)
     )
     names = [
-        state.nodes.names[number] for number in NodeSet(staying) if state.nodes.names[number] in world.nodes
+        state.nodes.names[number]
+        for number in NodeSet(staying)
+        if state.nodes.names[number] in world.roster.nodes
     ]
     wide = max(spec.nodes.min for spec in world.specs)
     return world.random.choice(names) if len(names) > max(3, wide) else None
@@ -432,9 +443,9 @@ def _take_away(world: World, _job: int) -> list[int] | None:
     nodes = world.head.cluster.core.state.nodes
     names = nodes.called(NodeSet(nodes.all_mask))
     there = [name for name in names if (link := world.head.links.get(name)) is not None and link.ready]
-    if world.grace or len(there) <= max(3, *(spec.nodes.min for spec in world.specs)):
+    if world.outside.grace or len(there) <= max(3, *(spec.nodes.min for spec in world.specs)):
         return None
-    node = world.nodes[world.random.choice(there)]
+    node = world.roster.nodes[world.random.choice(there)]
     jobs = _touch_node(world, node, "agent killed")
     world.head.driver.take_away(node.name)
     return jobs
@@ -447,7 +458,7 @@ FEWEST = 5
 def _end_all(world: World, job: int) -> list[int] | None:
     """The user has enough of it."""
     running = [number for _, number, _ in world.head.cluster.core.state.running]
-    if len(running) < 2 or world.met.total() < FEWEST:
+    if len(running) < 2 or world.ledger.met.total() < FEWEST:
         return None
     world.end_all()
     return [job] if job else running

@@ -10,7 +10,7 @@ from pliant.live.cluster import orders as o
 from pliant.model.world import MpiWorld as Ranks
 from pliant.protocol import messages as m
 from pliant.protocol.codec import MAX_LINE, encode, raw
-from pliant_lab.injection.standins.agent import NONSENSE, USER
+from pliant_lab.injection.standins.node import NONSENSE, USER
 from pliant_lab.injection.standins.process import Proc
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ UNREADABLE = b'{"type":' + NONSENSE + b"}"
 
 def to_agent(world: World, proc: Proc) -> None:
     """What is no message of a job's, over a connection of its own."""
-    random, node = world.random, proc.node
+    random, node = world.random, world.roster.nodes[proc.node.name]
     hello = encode(m.Hello(proc.job, proc.group, 0, random.choice(["", "guessed"]), 1))
     said = [
         b"\n\n", b"garbage\n", b'{"type":"done"}\n', b"\xff\xfe\n", b"{" * 50 + b"\n", hello,
@@ -46,7 +46,7 @@ def down(world: World, link: Link) -> None:
         m.To((name,), raw(m.Signal(NO_JOB, 9))),
         m.To((name,), raw(m.Deliver(NO_JOB, 0, 1, raw(m.Stay())))),
     ]
-    if not world.grace:  # else it tells for ever that it could not start what nobody has asked for
+    if not world.outside.grace:  # else it tells for ever that it could not start what nobody has asked for
         for world_of, argv, dialect in (
             (ranks, ("x",), "unheard of"), (Ranks(0, (1,), 1), ("x",), "none"), (ranks, (), "none"),
         ):  # fmt: skip

@@ -25,7 +25,7 @@ def cancel(world: World, job: int) -> list[int] | None:
     if world.random.random() < 0.4:
         world.head.tell(o.Cancel(_nobody(world), "cancelled too late"))
     number = world.random.choice(jobs)
-    world.touch(number, "cancel")
+    world.ledger.touch(number, "cancel")
     world.head.tell(o.Cancel(number, "cancelled by its user"))
     return [number]
 
@@ -45,20 +45,20 @@ def order(world: World, job: int) -> list[int] | None:
     if not jobs or random.random() < 0.1:
         waiting = [each.id for each in state.queue]
         number = random.choice([_nobody(world), *waiting[:3]])
-        world.checks.handled.order(o.Resize(number, random.choice([0, 1, 2])))
+        world.outside.witness.order(o.Resize(number, random.choice([0, 1, 2])))
         return [job] if job else []
     chosen = random.choice(willing if willing and random.random() < 0.8 else jobs)
     groups = state.groups(chosen)
     if max(state.nodes.slots.values()) > 1 and random.random() < SLOTS:
         able = [one for one in willing if KINDS[one.spec.kind].sleeps]
         chosen = random.choice(able) if able and random.random() < 0.9 else chosen
-        world.checks.handled.order(draw_slots(random, state, chosen))
+        world.outside.witness.order(draw_slots(random, state, chosen))
         return [chosen.id]
     size, leave = _wish(world, chosen, groups)
     names = tuple(state.nodes.names[groups[number]] for number in leave)
     if names and random.random() < 0.1:
         names = (*names, random.choice(state.nodes.called(NodeSet(state.nodes.all_mask))))
-    world.checks.handled.order(o.Resize(chosen.id, size, names))
+    world.outside.witness.order(o.Resize(chosen.id, size, names))
     return [chosen.id]
 
 

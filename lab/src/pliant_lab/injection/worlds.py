@@ -10,7 +10,7 @@ from pliant.protocol import resizing
 from pliant_lab.injection.audit.impossible import IMPOSSIBLE
 from pliant_lab.injection.audit.verdict import Verdict
 from pliant_lab.injection.faults import FAULTS
-from pliant_lab.injection.world import World
+from pliant_lab.injection.run import WorldRun
 
 KINDS = ("lost", "run_twice", "leaked", "stuck", "wrong")
 
@@ -27,7 +27,7 @@ def run_some(seeds: list[int], names: tuple[str, ...], *, stop: bool = False) ->
     """These worlds, one after the other; with ``stop``, none after one that breaks."""
     verdicts: list[Verdict] = []
     for seed in seeds:
-        verdicts.append(World(seed, names).run())
+        verdicts.append(WorldRun(seed, names).run())
         if stop and verdicts[-1].broken:
             break
     return verdicts

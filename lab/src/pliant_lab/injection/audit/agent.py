@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant_lab.injection.audit.violation import Violation
-
-if TYPE_CHECKING:
-    from pliant_lab.injection.standins.agent import Agent
-    from pliant_lab.injection.standins.process import Proc
+from pliant_lab.injection.standins.process import SIGKILL, AgentView, Proc
 
 SOON_S = 0.05
 """So long after its time an agent that has no controller is on its way out."""
-SIGKILL = 9
 ONCE = (b'"offer"', b'"drain"', b'"withdraw"', b'"grouplost"')
 Key = tuple[int, int]
 """A group's job and number."""
@@ -25,7 +20,7 @@ Key = tuple[int, int]
 class Told:
     """Of one agent, from its start to its end."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: AgentView) -> None:
         self._agent = agent
         self._name = agent.node.name
         self._envelopes, self._orders = codec.to_agents(), codec.from_controller()
@@ -59,7 +54,7 @@ class Told:
 
     def unlinked(self) -> None:
         """Its controller is gone: without a grace that is its end, else it ends when that is over."""
-        agent, grace = self._agent, self._agent.node.world.grace
+        agent, grace = self._agent, self._agent.node.outside.grace
         self._absence += 1
         self._lines = codec.Lines(codec.MAX_LINE + codec.WRAPPING)
         absence = self._absence
@@ -75,7 +70,7 @@ class Told:
 
     def alone(self) -> None:
         """Nobody will come: it is on its way out."""
-        if self._agent.node.agent is self._agent and not self._agent.is_ending:
+        if self._agent.lives and not self._agent.is_ending:
             raise Violation("stuck", f"{self._name} has had no controller for its grace, and stays")
 
     # ---- what it is told -----------------------------------------------------------------------------

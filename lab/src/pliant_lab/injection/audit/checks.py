@@ -22,6 +22,7 @@ from pliant_lab.injection.audit.groups import Groups
 from pliant_lab.injection.audit.handled import Handled
 from pliant_lab.injection.audit.memory import weigh
 from pliant_lab.injection.audit.violation import Violation
+from pliant_lab.injection.standins.fabric import read_result
 from pliant_lab.injection.standins.running import own_words
 
 if TYPE_CHECKING:
@@ -68,7 +69,6 @@ class Checks:
     """A second opinion on everything that the world's controllers record, and on what is there besides."""
 
     def __init__(self, world: World) -> None:
-        self.cells = Cells()
         self.states: Counter[JobState] = Counter()
         self._returned = False
         """A node was given back."""
@@ -86,7 +86,7 @@ class Checks:
 
     def begin_again(self, records: Iterable[r.Record]) -> None:
         """Another controller has read these, and nothing else has happened."""
-        if not self._world.grace:
+        if not self._world.outside.grace:
             self._spawned.clear()
         self._audit, self._names, self._roots = Audit(), {}, {}
         self._open_before = {
@@ -94,10 +94,11 @@ class Checks:
         }
         self.handled = Handled(self._world, self._audit)
         self._ends = Ends(self._world)
-        visited, self.cells = self.cells, Cells()
+        ledger = self._world.ledger
+        visited, ledger.cells = ledger.cells, Cells()
         for record in records:
             self._audit.add(record)
-            self.cells.add(record)
+            ledger.cells.add(record)
             self.handled.know(record)
             self._ends.add(record)
             self._groups.know(record)
@@ -105,18 +106,15 @@ class Checks:
                 self._names[record.spec.name] = record.job
             elif isinstance(record, r.ResizeDone):
                 self._roots[record.job] = record.root
-        self.cells.visited, self.cells.offered, self.cells.done = (
-            visited.visited,
-            visited.offered,
-            visited.done,
-        )
+        cells = ledger.cells
+        cells.visited, cells.offered, cells.done = visited.visited, visited.offered, visited.done
 
     def record(self, record: r.Record) -> None:
         try:
             self._audit.add(record)
         except AuditError as error:
             raise Violation("wrong", str(error)) from error
-        self.cells.add(record)
+        self._world.ledger.cells.add(record)
         self._ends.add(record)
         self._groups.add(record, self._audit)
         self._returned |= isinstance(record, r.NodesReturned)
@@ -160,7 +158,7 @@ class Checks:
         arriving = job.offer.arriving if job is not None and job.offer is not None and job.accepted else ()
         wanted = job is not None and job.started and order.group in job.groups
         if job is not None and wanted:
-            groups = len(job.groups) if self._world.specs_by_number[order.job].one_world else 1
+            groups = len(job.groups) if self._world.ledger.specs_by_number[order.job].one_world else 1
             if len(order.world.sizes) != groups:
                 raise Violation("wrong", f"job {order.job} gets a world over {len(order.world.sizes)} nodes")
         begun = (order.job, order.group) in self._begun  # and perhaps over again, in the same instant
@@ -188,7 +186,7 @@ class Checks:
                 link is not None
                 and link.open
                 and link.ready
-                and not GIVEN_UP & self._world.touched_node(name)
+                and not GIVEN_UP & self._world.ledger.touched_node(name)
             ):
                 raise Violation("lost", f"{name} is given up, though nothing keeps it from being clean")
 
@@ -201,7 +199,7 @@ class Checks:
         self._done_by(record, job.epoch)
         slots = {group: state.nodes.slots.get(node, 1) for group, node in state.groups(job).items()}
         slots |= job.awake
-        for members in self._world.members(record.job, job.epoch):
+        for members in self._world.roster.members(record.job, job.epoch):
             if members != slots:
                 raise Violation(
                     "wrong",
@@ -215,8 +213,8 @@ class Checks:
 
     def _done_by(self, record: r.ResizeDone, epoch: int) -> None:
         """Who has said that a resize is done has itself come to the next epoch."""
-        liar = own_words(self._world.specs_by_number[record.job].command)[0] == "liar"
-        for proc, now in () if liar else self._world.epochs(record.job):
+        liar = own_words(self._world.ledger.specs_by_number[record.job].command)[0] == "liar"
+        for proc, now in () if liar else self._world.roster.epochs(record.job):
             if now < epoch and (proc.group, proc.rank) == (self._roots.get(record.job, 0), 0):
                 raise Violation(
                     "wrong",
@@ -227,29 +225,40 @@ class Checks:
     def _ended(self, record: r.JobEnded) -> None:
         world, state = self._world, record.state
         self.states[state] += not record.requeued
-        if problems := world.fabric(record.job).problems:
+        if problems := world.ledger.fabric(record.job).problems:
             raise Violation("wrong", problems[0])
         if state is JobState.COMPLETED:
-            if problem := world.unfinished(record.job, record.result):
+            if problem := self._unfinished(record.job, record.result):
                 raise Violation("lost", f"job {record.job} is COMPLETED, but {problem}")
-            used = world.fabric(record.job).cpu_s
+            used = world.ledger.fabric(record.job).cpu_s
             # What a node's ranks have used is gone with its agent where another controller asks for it.
             told = not (world.resumed and self._returned)
-            if told and world.touched(record.job) <= {"malleable", "rigid"} and record.cpu_s != used:
+            if told and world.ledger.touched(record.job) <= {"malleable", "rigid"} and record.cpu_s != used:
                 raise Violation(
                     "wrong", f"job {record.job} has used {used} s, and its end tells {record.cpu_s}"
                 )
         elif state is JobState.FAILED and not (record.error.partition("\n")[0] or record.exit_code):
             raise Violation("wrong", f"job {record.job} has failed, and nothing tells why")
-        elif not ALLOWED[state] & world.touched(record.job):
-            touched = ", ".join(sorted(world.touched(record.job))) or "nothing"
-            story = "; ".join([*world.fabric(record.job).story][-3:])
+        elif not ALLOWED[state] & world.ledger.touched(record.job):
+            touched = ", ".join(sorted(world.ledger.touched(record.job))) or "nothing"
+            story = "; ".join([*world.ledger.fabric(record.job).story][-3:])
             raise Violation(
                 "lost",
                 f"job {record.job} ended {state} ({record.error.splitlines()[:1]}), and met {touched}: {story}",
             )
         else:
             self._goes_on(record)
+
+    def _unfinished(self, job: int, result: str | None) -> str:
+        """What is wrong with the result of a job that has completed; empty if nothing is."""
+        ledger = self._world.ledger
+        what, *numbers = own_words(ledger.specs_by_number[job].command)
+        if what not in ("malleable", "places"):
+            return ""
+        wanted = int(numbers[0])
+        said = read_result(result).steps if result else None
+        done = ledger.fabric(job).tasks or ledger.fabric(job).result().steps
+        return "" if said == done == wanted else f"of {wanted} steps it did {done} and says {said}"
 
     def _goes_on(self, record: r.JobEnded) -> None:
         """A job that can go on without a group that is lost has done so, if nothing but losses met it."""
@@ -258,7 +267,7 @@ class Checks:
         if (
             life is None
             or KINDS[life.spec.kind].loss is not Loss.IS_TOLD
-            or world.touched(record.job) - LOSSES
+            or world.ledger.touched(record.job) - LOSSES
         ):
             return
         if record.state in (JobState.FAILED, JobState.NODE_FAIL) and life.side.root not in life.losses:
@@ -269,7 +278,7 @@ class Checks:
     def _clean(self, record: r.NodesClean) -> None:
         state = self._world.head.cluster.core.state
         for number in record.nodes:
-            if (node := self._world.nodes.get(state.nodes.names[number])) is None:
+            if (node := self._world.roster.nodes.get(state.nodes.names[number])) is None:
                 continue  # it has been given back meanwhile
             there = state.jobs.get(record.job)
             mine = state.groups(there) if there is not None and there.size else {}
@@ -292,7 +301,7 @@ class Checks:
         for number in head.cluster.core.state.resizing:
             life = head.cluster.lives[number]
             root = life.groups[life.side.root]
-            if not (root.alive and head.driver.reaches(root.node)):
+            if not (root.alive and head.reaches(root.node)):
                 continue  # it will be told when its agent is back, if that is to be
             for group in life.groups.values():
                 lost = not group.alive and not group.joined and life.side.state not in ("new", "closed")
@@ -315,7 +324,7 @@ class Checks:
             return  # what has come is not yet dealt with
         self.waits()
         self._tidy()
-        for node in self._world.nodes.values():
+        for node in self._world.roster.nodes.values():
             if node.agent is not None:
                 node.agent.helpers.look()
 
@@ -323,7 +332,7 @@ class Checks:
         """What is on each node."""
         state = self._world.head.cluster.core.state
         for number, name in state.nodes.names.items():
-            if (node := self._world.nodes.get(name)) is not None:
+            if (node := self._world.roster.nodes.get(name)) is not None:
                 self._belongs(number, node)
 
     def timed(self) -> None:
@@ -407,12 +416,17 @@ class Checks:
     def idle(self) -> None:
         """All has ended, and nobody has been told to leave: what is still known of it is little, and in the journal."""
         world = self._world
-        for node in world.nodes.values():
+        for node in world.roster.nodes.values():
             agent = node.agent
             link = world.head.links.get(node.name)
-            if agent is None or link is None or not link.ready or world.touched_node(node.name) & UNSETTLED:
+            if (
+                agent is None
+                or link is None
+                or not link.ready
+                or world.ledger.touched_node(node.name) & UNSETTLED
+            ):
                 continue
-            if world.hung_s(node) or agent.is_behind:
+            if world.ledger.hung_s(node.name) or agent.is_behind:
                 continue
             agent.helpers.idle()
             agent.audit.idle()
@@ -456,12 +470,12 @@ class Checks:
         if left_over := [number for number in world.head.cluster.lives if number not in state.nodes.dirty]:
             raise Violation("leaked", f"at the end the lives of jobs {left_over} are not forgotten")
         ended = sum(not end.requeued for end in self._audit.ended.values())
-        if ended != len(world.specs) and not world.ended:
+        if ended != len(world.specs) and not world.ledger.ended:
             raise Violation("lost", f"{len(world.specs)} jobs, and {ended} have ended")
-        for node in world.nodes.values():
+        for node in world.roster.nodes.values():
             number = next((n for n, name in state.nodes.names.items() if name == node.name), None)
             lost = number is None or state.nodes.lost_mask >> number & 1
-            if node.agent is not None and not lost and not self._world.touched_node(node.name):
+            if node.agent is not None and not lost and not self._world.ledger.touched_node(node.name):
                 raise Violation("stuck", f"the agent of {node.name} was told to leave, and is still there")
             if node.processes and not lost and node.agent is None:
                 left = [(proc.job, proc.group, proc.rank) for proc in node.processes.values()]

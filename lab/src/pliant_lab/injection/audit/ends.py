@@ -72,7 +72,7 @@ class Ends:
             raise Violation("wrong", f"job {record.job} was to end {ending}, and ended {record}")
         if record.state is JobState.COMPLETED and (record.exit_code or record.error):
             raise Violation("wrong", f"job {record.job} is COMPLETED, and there is an error: {record}")
-        if record.state is JobState.COMPLETED and record.job in self._world.left_early:
+        if record.state is JobState.COMPLETED and record.job in self._world.ledger.left_early:
             raise Violation(
                 "wrong", f"job {record.job} is COMPLETED, and a rank had left it before MPI_Finalize"
             )

@@ -12,10 +12,10 @@ from pliant.model.errors import ProtocolError
 from pliant.model.nodes import NodeSet
 from pliant.protocol import codec, resizing
 from pliant.protocol import messages as m
-from pliant.protocol.fence import PIECE
 from pliant_lab.injection.audit.amid import amid_s
-from pliant_lab.injection.audit.touched import own_bounds
+from pliant_lab.injection.audit.fences import Pieces
 from pliant_lab.injection.audit.violation import Violation
+from pliant_lab.injection.ledger import own_bounds
 from pliant_lab.injection.standins.running import own_words
 
 if TYPE_CHECKING:
@@ -24,31 +24,13 @@ if TYPE_CHECKING:
     from pliant_lab.injection.world import World
 
 
-class Pieces:
-    """Entries of a fence go in as few pieces as they fit in."""
-
-    def __init__(self) -> None:
-        self._before: dict[object, int] = {}
-
-    def look(self, order: m.Fence | m.Fenced) -> None:
-        sizes = [len(key) + len(value) for key, value in order.entries.items()]
-        key = type(order), order.job, order.group, order.round
-        before = self._before.pop(key, PIECE)
-        if before + next(iter(sizes), PIECE) <= PIECE or (len(sizes) > 1 and sum(sizes) > PIECE):
-            raise Violation(
-                "wrong", f"a piece of {sum(sizes)} characters goes to a fence, after one of {before}"
-            )
-        if order.more:
-            self._before[key] = sum(sizes)
-
-
 class Followed:
     """Of one controller."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._agents = codec.from_agent()
-        self._asked = world.asked
+        self._asked = world.policy.asked
         self._pieces = Pieces()
         self._resuming = False
 
@@ -102,7 +84,7 @@ class Followed:
 
     def _gone_on(self, inputs: Iterable[o.AnyInput]) -> None:
         """When what has held it up is over, it decides."""
-        asked, self._asked = self._asked, self._world.asked
+        asked, self._asked = self._asked, self._world.policy.asked
         cluster, state = self._world.head.cluster, self._world.head.cluster.core.state
         if not any(isinstance(each, o.Release) for each in inputs):
             return
@@ -111,8 +93,8 @@ class Followed:
             raise Violation("stuck", "nothing holds the controller up any more, and it decides nothing")
 
     def _policy_replaced(self) -> None:
-        if self._world.nonsense and not self._world.head.cluster.core.state.policy_failed:
-            raise Violation("wrong", f"the policy decides {self._world.nonsense}, and goes on")
+        if self._world.policy.nonsense and not self._world.head.cluster.core.state.policy_failed:
+            raise Violation("wrong", f"the policy decides {self._world.policy.nonsense}, and goes on")
 
     def _returned(self, names: Iterable[str]) -> None:
         nodes = self._world.head.cluster.core.state.nodes
@@ -130,13 +112,13 @@ class Followed:
         if isinstance(message, m.Fenced):
             self._pieces.look(message)
         elif isinstance(message, m.Deliver) and b'"error"' in bytes(message.message)[:20]:
-            what = own_words(self._world.specs_by_number[message.job].command)[0]
+            what = own_words(self._world.ledger.specs_by_number[message.job].command)[0]
             if what != "liar":
                 raise Violation("wrong", f"job {message.job} hears {bytes(message.message)[:200]!r}")
 
     def greeted(self, number: int, size: int, mine: Sequence[type[r.Record]]) -> None:
         """A job runs from its hello on, or is ended where it allows no size that it may have."""
-        spec = self._world.specs_by_number[number]
+        spec = self._world.ledger.specs_by_number[number]
         own = own_bounds(spec) or spec.nodes
         both = spec.nodes.intersect(own)
         may = both is not None and both.allows(size)
@@ -173,7 +155,7 @@ class Followed:
         if not life.losses or root is None or not root.alive or life.side.state in ("new", "closed"):
             return
         missing = {each for each in life.losses if (life.number, each, root.number) not in head.told_losses}
-        if missing and head.driver.reaches(root.node):
+        if missing and head.reaches(root.node):
             raise Violation("wrong", f"job {life.number} is not told that groups {sorted(missing)} are lost")
 
     def _same(self, life: JobLife, job: ScheduledJob) -> None:

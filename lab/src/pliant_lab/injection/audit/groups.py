@@ -46,7 +46,7 @@ class Groups:
 
     def sized(self, order: m.StartGroup, name: str) -> None:
         """A group has the processes that its node has slots for."""
-        if (node := self._world.nodes.get(name)) is not None:
+        if (node := self._world.roster.nodes.get(name)) is not None:
             count = self._processes(order.job, node.slots)
             if {*order.world.sizes} != {count}:
                 raise Violation(
@@ -54,7 +54,7 @@ class Groups:
                 )
 
     def _processes(self, job: int, slots: int) -> int:
-        return KINDS[self._world.specs_by_number[job].kind].processes(slots)
+        return KINDS[self._world.ledger.specs_by_number[job].kind].processes(slots)
 
     def know(self, record: r.Record) -> None:
         if isinstance(record, r.JobLaunched | r.JobRunning):
@@ -74,9 +74,9 @@ class Groups:
         """All its ranks have been started."""
         names = self._world.head.cluster.core.state.nodes.names
         for group, place in groups.items():
-            node = self._world.nodes.get(names[place])
+            node = self._world.roster.nodes.get(names[place])
             wanted = self._processes(number, node.slots) if node is not None else 0
-            if self._ranks[number, group] < wanted and self._world.touched(number) <= HARMLESS:
+            if self._ranks[number, group] < wanted and self._world.ledger.touched(number) <= HARMLESS:
                 raise Violation(
                     "wrong",
                     f"job {number} is launched, and {self._ranks[number, group]} ranks of group {group} are there",

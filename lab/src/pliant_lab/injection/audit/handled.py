@@ -80,11 +80,11 @@ class Handled:
         self._dirty: dict[tuple[int, int], float] = {}
         self._ids: set[int] = set()
         self._rests = Rests(world)
-        self._asked = world.asked
+        self._asked = world.policy.asked
         self._owed_pass: float | None = None
         """Since when a pass is due that has not been made."""
         self._could_start: float | None = None
-        self._resuming = False
+        self._resuming = self._was_held = False
         self._resumed_at = world.clock.now if world.resumed else -1e9
         """Until then there was no controller, or one that still heard what there is."""
         self._agents, self._said = codec.from_agent(), codec.from_job()
@@ -132,7 +132,7 @@ class Handled:
         if not size:
             on = number in self.on
             return objection_to_moving(self._world, self._audit, number, leave, on=on) if leave else ""
-        if number not in self.on or self._world.specs_by_number[number].job_class is JobClass.RIGID:
+        if number not in self.on or self._world.ledger.specs_by_number[number].job_class is JobClass.RIGID:
             return "takes no resizes now"
         if job.offer is not None:
             return "is still under way"
@@ -246,7 +246,7 @@ class Handled:
     def _policy_asked(self, records: Sequence[r.Record]) -> None:
         """What may let a job start or change its size makes a pass in the same call, where there is something to
         decide, or soon after where jobs have just left nodes, or are about to."""
-        asked, self._asked = self._asked, self._world.asked
+        asked, self._asked = self._asked, self._world.policy.asked
         cluster, state = self._world.head.cluster, self._world.head.cluster.core.state
         held = cluster.core.held or cluster.resuming or state.policy_failed or state.settings.pass_interval_s
         news = [each for each in records if isinstance(each, NEWS)]
@@ -345,7 +345,7 @@ class Handled:
         if not relay.session and group.alive and not group.killed:
             raise Violation("stuck", f"job {relay.job}: group {relay.group} is being ended, without a limit")
         self._words.said(relay, records, told.get(relay.job, []), root=root)
-        if not root or own_words(self._world.specs_by_number[relay.job].command)[0] != "malleable":
+        if not root or own_words(self._world.ledger.specs_by_number[relay.job].command)[0] != "malleable":
             return
         if b'"hello"' in said and not relay.group:
             self._followed.greeted(relay.job, len(job.nodes), mine)
@@ -369,7 +369,7 @@ class Handled:
         early = self._world.clock.now < ending.at + grace - LATE_S
         failed = any(group.end[0] for group in life.groups.values())
         alone = not any(group.joined for group in life.alive())
-        if early and not failed and not alone and self._world.touched(order.job) <= PLAIN:
+        if early and not failed and not alone and self._world.ledger.touched(order.job) <= PLAIN:
             raise Violation("wrong", f"job {order.job} is killed before its {grace:g} s are over")
 
     def _asked_to_end(self, record: r.JobEnding) -> None:
@@ -387,10 +387,10 @@ class Handled:
         world = self._world
         ending = self.ending.pop(record.job, None)
         self.on.discard(record.job)
-        if world.ended_now:
+        if world.ledger.ended_now:
             return
-        touched = world.touched(record.job)
-        for node in world.nodes.values():
+        touched = world.ledger.touched(record.job)
+        for node in world.roster.nodes.values():
             for proc in node.processes.values():
                 if proc.job == record.job and proc.program is not None and self._goes_on(proc):
                     raise Violation(
@@ -398,13 +398,15 @@ class Handled:
                     )
         if ending is None or touched & UNSOUND or self._on_unsound(record.job):
             return
-        program = own_words(world.specs_by_number[record.job].command)
+        program = own_words(world.ledger.specs_by_number[record.job].command)
         slow = {"deaf", "liar"} & {program[0]} or any(word.startswith(("deaf=", "tidy=")) for word in program)
         soft = ending.state not in HARD
-        slow = bool(slow) or (world.resumed and world.grace > 0)  # it may have been started only just before
+        slow = bool(slow) or (
+            world.resumed and world.outside.grace > 0
+        )  # it may have been started only just before
         limit = (world.head.cluster.core.state.settings.kill_grace_s if slow and soft else 0.0) + 2.5
         limit += 5.5 * (record.job % 8 == 0)  # the file system does not answer
-        limit += 4.0 * CHANNEL_AGAIN_S * world.lossy  # orders and answers are told again
+        limit += 4.0 * CHANNEL_AGAIN_S * world.outside.lossy  # orders and answers are told again
         if record.at - max(ending.at, self._resumed_at) > limit:
             raise Violation(
                 "stuck", f"job {record.job} took {record.at - ending.at:.3f} s to end, and met {touched}"
@@ -415,14 +417,14 @@ class Handled:
         cluster = self._world.head.cluster
         life, names = cluster.lives.get(number), cluster.core.state.nodes.names
         groups = life.groups.values() if life is not None else ()
-        return any(self._world.touched_node(names.get(group.node, "")) & UNSOUND for group in groups)
+        return any(self._world.ledger.touched_node(names.get(group.node, "")) & UNSOUND for group in groups)
 
     def _goes_on(self, proc: Proc) -> bool:
         name, life = proc.node.name, self._world.head.cluster.lives.get(proc.job)
         if life is not None and proc.group not in life.groups:
             return False  # it was released before this controller began: the proof of its node waits for it
         sound = proc.node.agent is not None and self._reaches(name)
-        return sound and not proc.dying and not self._world.touched_node(name) & UNSOUND
+        return sound and not proc.dying and not self._world.ledger.touched_node(name) & UNSOUND
 
     # ---- times ---------------------------------------------------------------------------------------
 
@@ -431,7 +433,7 @@ class Handled:
         world, core = self._world, self._world.head.cluster.core
         state = core.state
         first = next(iter(state.queue), None)
-        fcfs = bool(state.policy_failed) or world.policy_name == "fcfs"
+        fcfs = bool(state.policy_failed) or (not world.policy.broken and world.policy.name == "fcfs")
         now = world.clock.now
         fits = first is not None and first.bounds.min <= len(self._audit.nodes("free"))
         if first is not None and state.nodes.expiry:
@@ -442,9 +444,20 @@ class Handled:
             self._could_start = now
         elif now > self._could_start + state.settings.pass_interval_s + amid_s(state) + LATE_S:
             raise Violation("stuck", f"job {first.id} could have started at {self._could_start:.3f} s")
-        problem = world.late_pass()
-        if problem:
-            raise Violation("stuck", problem)
+        self._alarm_kept()
+
+    def _alarm_kept(self) -> None:
+        """The policy is asked when it has asked to be woken."""
+        world, core = self._world, self._world.head.cluster.core
+        policy = world.policy
+        if core.state.policy_failed:
+            policy.alarm = None
+        if (core.held or self._was_held) and policy.alarm is not None:
+            policy.alarm = max(policy.alarm, world.clock.now)
+        self._was_held = bool(core.held)
+        after_s = world.settings.pass_interval_s + amid_s(core.state) + 0.1
+        if policy.alarm is not None and world.clock.now > policy.alarm + after_s:
+            raise Violation("stuck", f"the policy wanted to be asked at {policy.alarm:.3f} s")
 
     def waits(self) -> None:
         """Waits that should have been over."""
@@ -467,7 +480,7 @@ class Handled:
         state = self._world.head.cluster.core.state
         for group in life.groups.values():
             name = state.nodes.names.get(group.node, "")
-            if "could not be ended" in group.end[1] and not self._world.touched_node(name) & UNSOUND:
+            if "could not be ended" in group.end[1] and not self._world.ledger.touched_node(name) & UNSOUND:
                 raise Violation(
                     "stuck", f"group {group.number} of job {number} was given up on {name}: {group.end}"
                 )
@@ -489,11 +502,11 @@ class Handled:
                 since, name = self._dirty.setdefault(key, now), state.nodes.names[node]
                 if not self._reaches(name):
                     since = self._dirty[key] = now  # it has not heard of it
-                there = world.nodes.get(name)
+                there = world.roster.nodes.get(name)
                 if now > since + GIVEN_UP_S:
                     raise Violation("stuck", f"{name} is waited for since {since:.3f} s, and not given up")
                 held_up = there is None or there.agent is None or there.agent.is_starting(number)
-                if now > since + CLEAN_S and not held_up and not world.touched_node(name) & BAD_LINK:
+                if now > since + CLEAN_S and not held_up and not world.ledger.touched_node(name) & BAD_LINK:
                     raise Violation(
                         "stuck", f"{name} is waited for since {since:.3f} s, to be clean of job {number}"
                     )

@@ -21,7 +21,7 @@ def objection_to_slots(  # noqa: PLR0911 - each supposes that those before it do
 ) -> str:
     """What an order of slots to a running job has to be refused for, in a few of the words that its user gets; empty if
     nothing is against it."""
-    job, spec = audit.jobs[number], world.specs_by_number[number]
+    job, spec = audit.jobs[number], world.ledger.specs_by_number[number]
     if spec.kind is not JobKind.MPI:
         return "has no ranks that can sleep"
     if spec.job_class is JobClass.RIGID:
@@ -44,7 +44,7 @@ def objection_to_moving(  # noqa: PLR0911 - each supposes that those before it d
     world: World, audit: Audit, number: int, leave: frozenset[int], *, on: bool
 ) -> str:
     """What an order to move a running job off these nodes has to be refused for, as above."""
-    job, spec = audit.jobs[number], world.specs_by_number[number]
+    job, spec = audit.jobs[number], world.ledger.specs_by_number[number]
     if spec.kind is not JobKind.MPI:
         return "which cannot move"
     if spec.job_class is JobClass.RIGID:

@@ -34,7 +34,7 @@ class Overdue:
         """When something has to follow of its open resize."""
         head = self._world.head
         life = head.cluster.lives.get(job.id)
-        if not self._world.grace or life is None or (resize.stage, "Withdraw") in resizing.TABLE:
+        if not self._world.outside.grace or life is None or (resize.stage, "Withdraw") in resizing.TABLE:
             return resize.deadline
         heard_since = self._lost_at.get(job.id, -NEVER)
         for group in life.alive():

@@ -37,7 +37,7 @@ class Rests:
         """When a job may be resized again, the policy is asked, as soon as there is something to decide; until
         ``resumed_at`` there was no controller."""
         world, core, state = self._world, self._world.head.cluster.core, self._world.head.cluster.core.state
-        asked_at = max(world.asked_at, resumed_at)
+        asked_at = max(world.policy.asked_at, resumed_at)
         # With an interval between passes there may be something to decide that the next one is for.
         later = (
             state.policy_failed

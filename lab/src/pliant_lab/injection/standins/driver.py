@@ -3,8 +3,7 @@ them. It decides nothing: the fleet that is shipped does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -15,11 +14,8 @@ from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant_lab.injection.audit.violation import Violation
 from pliant_lab.injection.clock import Wire
-from pliant_lab.injection.standins.agent import Agent
-from pliant_lab.injection.standins.node import Node
-
-if TYPE_CHECKING:
-    from pliant_lab.injection.standins.head import Head
+from pliant_lab.injection.roster import Roster
+from pliant_lab.injection.standins.node import LATENCY_S, Agent, Node
 
 SILENCE_S = AGENT_SILENCE_S + AGENT_GRACE_S
 """So long after its last word an agent is taken for dead."""
@@ -57,12 +53,14 @@ class Link:
 class Driver:
     """The nodes of one controller."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, roster: Roster, tell: Callable[[o.AnyInput], None]) -> None:
+        self.alive = True
         self.links: dict[str, Link] = {}
         """By node, those whose agents have said who they are."""
-        self._head = head
-        self._world = head.world
-        self._clock = head.world.clock
+        self._outside = outside = roster.outside
+        self._roster = roster
+        self._tell_head = tell
+        self._clock = outside.clock
         self._known: dict[str, Agent] = {}
         self._strangers: list[Link] = []
         self._closed = False
@@ -74,14 +72,14 @@ class Driver:
 
     def start(self, nodes: Iterable[str]) -> None:
         for name in nodes:
-            node = self._world.nodes.get(name)
-            if node is None and self._world.random.random() < NONE_LEFT:
+            node = self._roster.nodes.get(name)
+            if node is None and self._outside.random.random() < NONE_LEFT:
                 self._tell_later(o.Ended(name, "there is none left"))
                 continue
-            node = node or self._world.new_node(name)
+            node = node or self._roster.new_node(name)
             self._known[name] = agent = node.new_agent()
             self._link(agent)
-            self._clock.later(self._world.random.uniform(0.05, 0.3), agent.begin)
+            self._clock.later(self._outside.random.uniform(0.05, 0.3), agent.begin)
 
     def send(self, name: str, envelope: m.To) -> None:
         link = self.links.get(name)
@@ -96,7 +94,7 @@ class Driver:
             self._strangers.remove(link)
             self._hang_up(link)
         self._known.pop(name, None)
-        if (node := self._world.nodes.get(name)) is None:
+        if (node := self._roster.nodes.get(name)) is None:
             self._tell_later(o.Cleared(name))
         else:
             node.kill_agent()
@@ -107,7 +105,7 @@ class Driver:
         self._closed = True
         for name, link in self.links.items():
             link.down.send(codec.encode(m.To((name,), codec.raw(m.Shutdown()))))
-        for node in self._world.nodes.values():
+        for node in self._roster.nodes.values():
             if node.name not in self.links:
                 node.kill_agent()
                 self._bury(node, self._clock.now)
@@ -116,53 +114,55 @@ class Driver:
 
     def crash(self) -> None:
         """The controller's process is gone, and its ends of the links with it. What was on its way arrives, or not."""
+        self.alive = False
         for link in (*self.links.values(), *self._strangers):
             link.open = False
-            if self._world.random.random() < 0.5:
+            if self._outside.random.random() < 0.5:
                 link.down.cut()
             else:
                 link.down.close()
 
     def take_away(self, name: str) -> None:
         """The source of this node takes it away."""
-        node = self._world.nodes.pop(name)
+        node = self._roster.nodes.pop(name)
         if (link := self.links.pop(name, None)) is not None:
             self._hang_up(link)
         self._known.pop(name, None)
         node.kill_agent()
         self._tell(o.TakenAway(name))
 
-    def reaches(self, node: int) -> bool:
-        """Whether there is a link to the node of this number."""
-        link = self.links.get(self._head.cluster.core.state.nodes.names[node])
+    def reaches(self, name: str) -> bool:
+        """Whether there is a link to this node."""
+        link = self.links.get(name)
         return link is not None and link.open and link.ready
 
-    def connected(self, agent: Agent) -> None:
+    def connected(self, node: str) -> None:
         """An agent has come to the socket."""
-        self._link(agent)
+        if (agent := self._roster.nodes[node].agent) is not None:
+            self._link(agent)
 
-    def died(self, agent: Agent) -> None:
+    def died(self, node: str, agent: object) -> None:
         """A process that was an agent has ended: told when its link has ended too."""
-        self._clock.later(agent.node.latency_s(), lambda: self._ended(agent, self._clock.now + LAST_S))
+        self._clock.later(LATENCY_S, lambda: self._ended(node, agent, self._clock.now + LAST_S))
 
     # ---- links ---------------------------------------------------------------------------------------
 
     def _tell(self, event: o.AnyInput) -> None:
         if not self._closed:
-            self._head.tell(event)
+            self._tell_head(event)
 
     def _tell_later(self, event: o.AnyInput) -> None:
         self._clock.later(0.0, lambda: self._tell(event))
 
     def _copies(self) -> int:
-        if not self._world.lossy:
+        if not self._outside.lossy:
             return 1
-        drawn = self._world.random.random()
+        drawn = self._outside.random.random()
         return 0 if drawn < LOST else 2 if drawn < LOST + DOUBLED else 1
 
     def _link(self, agent: Agent) -> None:
         """A link of two wires between an agent and this controller."""
-        clock, random, latency = self._clock, self._world.random, self._world.latency_s()
+        clock, random, latency = self._clock, self._outside.random, self._outside.latency_s()
         link = Link(agent)
         link.up = agent.up = Wire(
             clock, random, latency, lambda data: self._heard(link, data), lambda: self._cut(link)
@@ -171,7 +171,7 @@ class Driver:
         self._strangers.append(link)
 
     def _heard(self, link: Link, data: bytes) -> None:
-        if not (self._head.alive and link.open):
+        if not (self.alive and link.open):
             return
         link.heard = self._clock.now
         try:
@@ -220,7 +220,7 @@ class Driver:
 
     def _cut(self, link: Link) -> None:
         """The link is gone; what the agent has goes on."""
-        if not (self._head.alive and link.open):
+        if not (self.alive and link.open):
             return
         self._hang_up(link)
         name = link.node.name
@@ -232,19 +232,18 @@ class Driver:
             del self.links[name]
             self._tell(o.Cut(name, "its agent is gone"))
 
-    def _ended(self, agent: Agent, until: float) -> None:
-        name = agent.node.name
-        if self._known.get(name) is not agent or not self._head.alive:
+    def _ended(self, name: str, agent: object, until: float) -> None:
+        if self._known.get(name) is not agent or not self.alive:
             return
         link = self.links.get(name)
         if link is not None and link.agent is agent and link.open and self._clock.now < until:
-            self._clock.later(0.05, lambda: self._ended(agent, until))
+            self._clock.later(0.05, lambda: self._ended(name, agent, until))
         else:
             self._tell(o.Ended(name, "its agent is gone"))
 
     def _bury(self, node: Node, since: float) -> None:
         """End all that is left on a node that has no agent any more."""
-        if not self._head.alive:
+        if not self.alive:
             return
         for proc in list(node.processes.values()):
             proc.kill()
@@ -257,7 +256,7 @@ class Driver:
 
     def _watch(self) -> None:
         """Agents that have been silent for too long."""
-        if not self._head.alive or self._world.over:
+        if not self.alive or self._outside.over:
             return
         for link in list(self.links.values()):
             if link.open and link.ready and self._clock.now - link.heard > SILENCE_S:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,10 +18,8 @@ from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant_lab.injection.audit.violation import Violation
 from pliant_lab.injection.clock import Timer
+from pliant_lab.injection.roster import Roster
 from pliant_lab.injection.standins.driver import Driver, Link
-
-if TYPE_CHECKING:
-    from pliant_lab.injection.world import World
 
 
 class Disk:
@@ -79,10 +76,9 @@ class _Seen(Cluster):
 class Head:
     """The controller's process, while it lives: ``crash`` ends it, and another one can begin with the same disk."""
 
-    def __init__(
-        self, world: World, policy: Policy, settings: Settings, disk: Disk, *, resumed: bool
-    ) -> None:
-        self.world = world
+    def __init__(self, roster: Roster, policy: Policy, disk: Disk, settings: Settings | None) -> None:
+        """Without ``settings`` it goes on with what the disk has."""
+        self._outside = roster.outside
         self.disk = disk
         self.alive = True
         self.told_lost: set[tuple[int, int]] = set()
@@ -99,7 +95,7 @@ class Head:
         self._taken: dict[str, int] = {}
         """By node, up to which message its agent was last told that all is taken."""
         context = RunContext("/out", "/home", {}, b"secret")
-        if resumed:
+        if settings is None:
             journal = read(bytes(disk.data).splitlines(keepends=True))
             if journal.torn:
                 del disk.data[disk.data.rindex(b"\n") + 1 :]
@@ -112,13 +108,17 @@ class Head:
                 header_line(Header(began="1970-01-01T00:00:00Z", policy=policy.name, settings=following))
             )
 
-        self.control = Control(self.cluster, world.site)
-        self.driver = Driver(self)
+        self.control = Control(self.cluster, roster.site)
+        self.driver = Driver(roster, self.tell)
 
     @property
     def links(self) -> dict[str, Link]:
         """The links that there are, by the names of their nodes."""
         return self.driver.links
+
+    def reaches(self, node: int) -> bool:
+        """Whether there is a link to the node of this number."""
+        return self.driver.reaches(self.cluster.core.state.nodes.names[node])
 
     # ---- life ----------------------------------------------------------------------------------------
 
@@ -139,34 +139,34 @@ class Head:
     def _handle_soon(self) -> None:
         if not self._due:
             self._due = True
-            self.world.clock.later(0.0, self._handle)
+            self._outside.clock.later(0.0, self._handle)
 
     def _handle(self) -> None:
         self._due = False
         if not self.alive:
             return
         inputs, self._inputs = self._inputs, []
-        world, held = self.world, self.disk.problem
-        records, outputs = self.control.handle(inputs, world.clock.now)
+        outside, held = self._outside, self.disk.problem
+        records, outputs = self.control.handle(inputs, outside.clock.now)
         lines = [r.to_line(record) for record in records]
         if self.tearing:
             # The process ends in the midst of writing, before anything is done.
             data = b"".join(lines)
-            self.disk.tear(data[: world.random.randint(0, len(data))])
-            world.head_crashed()
+            self.disk.tear(data[: outside.random.randint(0, len(data))])
+            outside.witness.torn()
             return
         for line in lines:
             self.disk.write(line)
         self._heed_disk()
-        world.recorded(records)
+        outside.witness.recorded(records)
         self._note_losses(self.cluster.wanted)
-        world.checks.handled.look(self.cluster.told, records, self.cluster.wanted)
+        outside.witness.handled(self.cluster.told, records, self.cluster.wanted)
         for output in outputs:
             self._carry_out(output)
         self._acknowledged(outputs, held=held)
         if self.control.pending:
             self._handle_soon()
-        world.checked()
+        outside.witness.checked()
 
     def _heed_disk(self) -> None:
         if self.disk.problem != self._held:
@@ -185,7 +185,9 @@ class Head:
                 if (earlier := self._timers.pop(output.key, None)) is not None:
                     earlier.cancel()
                 key = output.key
-                self._timers[key] = self.world.clock.at(self.world.about(output.at), lambda: self._fired(key))
+                self._timers[key] = self._outside.clock.at(
+                    self._outside.about(output.at), lambda: self._fired(key)
+                )
             case o.StartAgents():
                 self.driver.start(output.nodes)
             case o.Clear():
@@ -200,20 +202,11 @@ class Head:
         self._sent.add((order.nodes, order.id))
         starts = isinstance(order.message, m.StartGroup)
         if is_new:
-            self._check(order.message, order.nodes[0])
+            self._outside.witness.sends(order.message, order.nodes[0], self.disk.waiting())
         for name in order.nodes:
             self._post(name, order)
             if starts and is_new:
-                self.world.repeat(partial(self._send_again, self.links.get(name), order))
-
-    def _check(self, message: m.ControllerMessage, name: str) -> None:
-        """What is sent for the first time is recorded."""
-        checks = self.world.checks
-        if isinstance(message, m.StartGroup):
-            checks.starts(message, name)
-            checks.written(message.job, self.disk.waiting())
-        elif isinstance(message, m.Deliver) and b'"offer"' in bytes(message.message):
-            checks.written(message.job, self.disk.waiting())
+                self._outside.repeat(partial(self._send_again, self.links.get(name), order))
 
     def _acknowledged(self, outputs: Iterable[o.Output], *, held: bool) -> None:
         """While records wait for the disk, no agent is told that it may forget more than it might before."""

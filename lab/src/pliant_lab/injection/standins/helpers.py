@@ -4,17 +4,14 @@ wrong there. And a second opinion on what the agent makes of them."""
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from pliant.live.node import messages as n
 from pliant.live.node.warmth import IDLE_S, READY_S, TRIES, WARM
 from pliant.protocol import messages as m
 from pliant_lab.injection.audit.violation import Violation
-from pliant_lab.injection.standins.process import SIGKILL, Proc
+from pliant_lab.injection.standins.process import SIGKILL, AgentView, Proc
 from pliant_lab.injection.standins.running import PYTHON
-
-if TYPE_CHECKING:
-    from pliant_lab.injection.standins.agent import Agent
 
 IMPORTS_S = (0.1, 2.0)
 """How long it takes until a helper is ready: at least, and at most."""
@@ -72,7 +69,7 @@ class Helper:
 class Helpers:
     """A part of an agent's shell. ``current`` is the warm process as the agent has to see it."""
 
-    def __init__(self, agent: Agent, *, warm: bool) -> None:
+    def __init__(self, agent: AgentView, *, warm: bool) -> None:
         self.current: Helper | None = None
         self.forked = 0
         self._agent = agent
@@ -101,7 +98,8 @@ class Helpers:
         agent, clock, random = self._agent, self._agent.node.clock, self._agent.node.random
         if not self._warm or (self.current is not None and self.current.lives):
             raise Violation("wrong", f"{agent.node.name} starts a warm process, and has one, or must not")
-        refused = agent.node.world.hung_s(agent.node) or agent.node.world.refuses(agent.node)
+        ledger = agent.node.outside.ledger
+        refused = ledger.hung_s(agent.node.name) or ledger.refuses(agent.node.name)
         self.current = helper = Helper(order, "none" if refused else random.choice(ILLS))
         if self._failed[helper.like] >= TRIES:
             raise Violation("stuck", f"{agent.node.name} starts a warm process that has never been ready")
@@ -120,7 +118,7 @@ class Helpers:
 
     def _imported(self, helper: Helper, proc: Proc) -> None:
         """It says so; that may be read when it has been killed."""
-        if self._agent.node.agent is not self._agent or not proc.alive:
+        if not self._agent.lives or not proc.alive:
             return
         if helper is self.current:
             helper.ready = True
@@ -213,7 +211,7 @@ class Helpers:
 
     def _is_there(self, like: Likeness) -> None:
         agent, helper = self._agent, self.current
-        if agent.node.agent is not agent or agent.is_ending or like in self._ended or self._last is not None:
+        if not agent.lives or agent.is_ending or like in self._ended or self._last is not None:
             return
         if helper is None or helper.like != like:
             raise Violation(

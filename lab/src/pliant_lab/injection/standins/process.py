@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from pliant_lab.injection.clock import Wire
+from pliant.live.node import messages as n
+from pliant_lab.injection.clock import Clock, Timer
+from pliant_lab.injection.outside import Outside
 from pliant_lab.injection.standins.programs import Process
-
-if TYPE_CHECKING:
-    from pliant_lab.injection.standins.node import Node
 
 DIES_S = 0.002
 """How long the kernel takes to remove a process that was killed."""
 SIGKILL = 9
 
 
+class AgentView(Protocol):
+    """What others see of an agent."""
+
+    timers: dict[str, Timer]
+    is_ending: bool
+
+    @property
+    def node(self) -> NodeView: ...
+    @property
+    def lives(self) -> bool: ...
+    @property
+    def sessions(self) -> Container[int]: ...
+    def tell(self, *inputs: n.AnyInput) -> None: ...
+    def connected(self, proc: Proc | None, uid: int = ...) -> int: ...
+    def session_said(self, number: int, data: bytes) -> None: ...
+    def rank_said(self, proc: Proc, data: bytes) -> None: ...
+
+
+class NodeView(Protocol):
+    """What a process and the parts of an agent see of their node."""
+
+    name: str
+    clock: Clock
+    random: Random
+    outside: Outside
+    processes: dict[int, Proc]
+
+    @property
+    def agent(self) -> AgentView | None: ...
+    def new_process(self, job: int, group: int, rank: int) -> Proc: ...
+    def exited(self, proc: Proc, code: int) -> None: ...
+
+
 class Proc:
     """A process: a rank of a group, or a daemon that one has left behind. It is the host of its program."""
 
-    def __init__(self, node: Node, pid: int, job: int, group: int, rank: int) -> None:
+    def __init__(self, node: NodeView, pid: int, job: int, group: int, rank: int) -> None:
         self.node = node
         self.pid = pid
         self.job, self.group, self.rank = job, group, rank
@@ -35,7 +67,6 @@ class Proc:
         self.helps = False
         """It is a helper of an agent's, and ends with it."""
         self.random: Random = node.random
-        self._up: Wire | None = None
         self._session = 0
 
     @property
@@ -62,7 +93,7 @@ class Proc:
 
     def say(self, data: bytes) -> None:
         if b'"accept"' in data:
-            self.node.world.accepts(self)
+            self.node.outside.witness.accepts(self.job, self.node.name)
         if (agent := self.node.agent) is not None and self._session in agent.sessions:
             agent.session_said(self._session, data)
 

@@ -1,19 +1,17 @@
-"""What the faults of a world have met: what a job may end by, and what a node cannot do."""
+"""The ledger of a world: what its faults have met, and so what a job may end by, and what a node cannot do."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
 
+from pliant.core.state import State
 from pliant.model.jobs import Bounds, JobSpec
 from pliant.model.nodes import NodeSet
+from pliant_lab.injection.audit.cells import Cells
 from pliant_lab.injection.clock import Clock
 from pliant_lab.injection.standins.admission import MERGING
 from pliant_lab.injection.standins.fabric import Fabric
 from pliant_lab.injection.standins.running import own_words
-
-if TYPE_CHECKING:
-    from pliant_lab.injection.standins.head import Head
-    from pliant_lab.injection.standins.node import Node
 
 
 def own_bounds(spec: JobSpec) -> Bounds | None:
@@ -25,15 +23,18 @@ def own_bounds(spec: JobSpec) -> Bounds | None:
     return None
 
 
-class Touched:
-    """A part of the world."""
+class Ledger:
+    """Of all controllers of a world; ``state`` is what the present one knows."""
 
-    clock: Clock
-    head: Head
-    ended: bool
-    ended_now: bool
+    state: State
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self.ended = self.ended_now = False
+        """The run is ended from outside: in good order, or at once."""
+        self.met: Counter[tuple[str, str]] = Counter()
+        """How often each fault met a job whose resize was in this state."""
+        self.cells = Cells()
+        self._clock = clock
         self.specs_by_number: dict[int, JobSpec] = {}
         self.fabrics: dict[int, Fabric] = {}
         self.left_early: set[int] = set()
@@ -52,7 +53,7 @@ class Touched:
         return self.fabrics[job]
 
     def holds(self, job: int, nodes: NodeSet, at: float) -> None:
-        names = self.head.cluster.core.state.nodes.names
+        names = self.state.nodes.names
         self._held.setdefault(job, []).extend((names[node], at) for node in nodes)
 
     def leaves_early(self, job: int) -> None:
@@ -63,8 +64,8 @@ class Touched:
     def touch(self, job: int, what: str) -> None:
         self._touched.setdefault(job, set()).add(what)
 
-    def touch_node(self, node: Node, what: str) -> None:
-        self._touched_nodes.setdefault(node.name, []).append((self.clock.now, what))
+    def touch_node(self, node: str, what: str) -> None:
+        self._touched_nodes.setdefault(node, []).append((self._clock.now, what))
 
     def touched_node(self, name: str) -> set[str]:
         return {what for _, what in self._touched_nodes.get(name, ())}
@@ -88,7 +89,7 @@ class Touched:
             for line in self.fabric(job).story
         ):
             found.add("in merge")
-        state = self.head.cluster.core.state
+        state = self.state
         left = (state.nodes.all_mask & ~state.nodes.lost_mask & ~state.nodes.reclaimed_mask).bit_count()
         if spec.nodes.min > left:
             found.add("too large")
@@ -115,29 +116,29 @@ class Touched:
             what.add("fails")
         return what
 
-    def exec_problem(self, node: Node, job: int) -> str:
+    def exec_problem(self, node: str, job: int) -> str:
         if self.refuses(node):
             self.no_start(job)
             return "no space left on device"
         return ""
 
-    def refuses(self, node: Node) -> bool:
+    def refuses(self, node: str) -> bool:
         """Whether the node executes nothing now."""
-        return self._refused.get(node.name, 0.0) > self.clock.now
+        return self._refused.get(node, 0.0) > self._clock.now
 
-    def refuse(self, node: Node, seconds: float) -> None:
-        self._refused[node.name] = self.clock.now + seconds
+    def refuse(self, node: str, seconds: float) -> None:
+        self._refused[node] = self._clock.now + seconds
 
-    def hang(self, node: Node, seconds: float, *, scans: bool) -> None:
-        self._hung[node.name] = self.clock.now + seconds, scans
+    def hang(self, node: str, seconds: float, *, scans: bool) -> None:
+        self._hung[node] = self._clock.now + seconds, scans
 
-    def hung_s(self, node: Node, *, scans: bool = False) -> float:
+    def hung_s(self, node: str, *, scans: bool = False) -> float:
         """How long the kernel of this node will start nothing yet, or not show its processes."""
-        until, both = self._hung.get(node.name, (0.0, False))
-        return max(0.0, until - self.clock.now) if both or not scans else 0.0
+        until, both = self._hung.get(node, (0.0, False))
+        return max(0.0, until - self._clock.now) if both or not scans else 0.0
 
     def no_start(self, job: int) -> None:
         """A rank of the job cannot be started."""
-        live = self.head.cluster.core.state.jobs.get(job)
+        live = self.state.jobs.get(job)
         first = live is not None and live.resize is None and live.epoch == 0
         self.touch(job, "exec refused" if first else "newcomer killed")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, get_args
 from pliant.files.external import PREFIX, amiss, external, is_external, words_of
 from pliant.model.batch import ClusterSpec
 from pliant.model.errors import PolicyError
-from pliant.model.nearest import nearest
+from pliant.model.words import nearest
 from pliant.policy import registry
 from pliant.policy.booked import Calendar, keeps_none
 from pliant.policy.order import HALF_LIFE_S, ordered

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from pliant.model.errors import BatchError
-from pliant.model.nearest import nearest
+from pliant.model.words import nearest
 
 
 def keyed(

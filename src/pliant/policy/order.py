@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pliant.model.errors import PolicyError
-from pliant.model.nearest import nearest
+from pliant.model.words import nearest
 from pliant.plan.cost import ResizeCost
 from pliant.policy.backlog import Backlog
 from pliant.policy.job_view import JobView

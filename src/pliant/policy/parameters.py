@@ -8,7 +8,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from pliant.model.errors import PolicyError
-from pliant.model.nearest import nearest
+from pliant.model.words import nearest
 from pliant.policy.view import Policy, half_life_s, provisions, rebalances
 
 

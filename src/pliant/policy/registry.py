@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from inspect import signature
 
 from pliant.model.errors import PolicyError
-from pliant.model.nearest import nearest
+from pliant.model.words import nearest
 from pliant.policy.agreement import AGREEMENT, POOL, STEAL, Rule
 from pliant.policy.booked import BOOKED, Calendar, keeps_none
 from pliant.policy.conservative import Conservative

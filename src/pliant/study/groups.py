@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass, JobSpec
-from pliant.model.nearest import nearest
+from pliant.model.words import nearest
 
 
 def _width(spec: JobSpec) -> str:

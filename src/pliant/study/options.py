@@ -12,8 +12,7 @@ from pliant.files.external import is_external
 from pliant.files.policy import PolicySpec
 from pliant.model.errors import BatchError
 from pliant.model.keys import LARGEST
-from pliant.model.nearest import nearest
-from pliant.model.words import count
+from pliant.model.words import count, nearest
 from pliant.policy.order import HALF_LIFE_S
 from pliant.study.grid import Against, Grid
 from pliant.study.simulation_request import Described, SimulationRequest

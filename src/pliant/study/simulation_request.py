@@ -16,7 +16,7 @@ import msgspec
 
 from pliant.model.errors import BatchError
 from pliant.model.keys import LARGEST
-from pliant.model.nearest import nearest
+from pliant.model.words import nearest
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
 from pliant.sim.instant import Instant

@@ -12,8 +12,8 @@ from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass
 from pliant.model.keys import count_of, known, table_of, text_of, time_of
 from pliant.model.limits import MOST_NODES
-from pliant.model.nearest import nearest
 from pliant.model.speedup import Phases
+from pliant.model.words import nearest
 from pliant.workloads.job import SimJob
 from pliant.workloads.partitions import Partitions
 

@@ -13,8 +13,8 @@ from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.model.kinds import JobKind
 from pliant.model.limits import MOST_NODES
-from pliant.model.nearest import nearest
 from pliant.model.speedup import Model, Phases, check_model
+from pliant.model.words import nearest
 from pliant.workloads.job import SimJob
 
 

@@ -17,9 +17,8 @@ from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import JobSpec
 from pliant.model.keys import amount_of, count_of, known, table_of, text_of
 from pliant.model.limits import MOST_NODES
-from pliant.model.nearest import nearest
 from pliant.model.speedup import scaled
-from pliant.model.words import count
+from pliant.model.words import count, nearest
 from pliant.workloads.formats.swf import SwfJob
 from pliant.workloads.job import SimJob, without
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from pliant.model.errors import BatchError
-from pliant.model.keyed import keyed
+from pliant.model.keys import keyed
 from pliant.plan.cost import INSTANT, ResizeCost
 
 NAMED_COSTS = {"default": ResizeCost(), "none": INSTANT}

@@ -1,13 +1,15 @@
-"""The keys of a table of TOML, checked: a BatchError begins with ``where`` the table is, and names the key."""
+"""The keys that users write, checked: those of a table of TOML, and of an option ``key=value,key=value``. A BatchError
+begins with ``where`` they stand, and names the key."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from pliant.model.durations import duration
 from pliant.model.errors import BatchError
+from pliant.model.words import nearest
 
 LARGEST = 1e300
 """Of seconds, weights and megabytes: what is below can be multiplied."""
@@ -76,3 +78,29 @@ def amount_of(
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LARGEST:
         raise BatchError(f"{where}: {key}: expected {unit}, 0 or more, got {value!r}")
     return float(value)
+
+
+def keyed(
+    text: str, keys: Mapping[str, bool], where: str, write: str, others: Collection[str] = ()
+) -> dict[str, str]:
+    """The values by their ``keys``, of which those with True are needed.
+
+    Raises BatchError, which begins with ``where`` and ends with what to ``write``: for an unknown key, with the nearest
+    one, also of ``others`` that are no keys; for one that is there twice, has no value, or is missing.
+    """
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        key, _, value = (word.strip() for word in part.partition("="))
+        if key in others:
+            raise BatchError(f"{where} {key!r} cannot stand here; write {write}")
+        if key not in keys:
+            raise BatchError(f"{where} there is no {key!r}{nearest(key, [*keys, *others])}; write {write}")
+        if not value:
+            raise BatchError(f"{where} {key} has no value; write {write}")
+        if key in given:
+            raise BatchError(f"{where} {key} is there twice; write {write}")
+        given[key] = value
+    for key, needed in keys.items():
+        if needed and key not in given:
+            raise BatchError(f"{where} {key} is missing; write {write}")
+    return given

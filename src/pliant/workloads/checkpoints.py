@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pliant.model.durations import duration
-from pliant.model.keyed import keyed
+from pliant.model.keys import keyed
 
 FORM = "interval=30min,cost=20s[,restart=1min]"
 

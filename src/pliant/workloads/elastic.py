@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pliant.model.durations import duration
 from pliant.model.errors import BatchError
-from pliant.model.keyed import keyed
+from pliant.model.keys import keyed
 from pliant.model.limits import MOST_NODES, whole
 from pliant.model.pool import Pool
 

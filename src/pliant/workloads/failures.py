@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pliant.core.settings import NEVER
 from pliant.model.durations import duration
 from pliant.model.errors import BatchError
-from pliant.model.keyed import keyed
+from pliant.model.keys import keyed
 from pliant.model.limits import whole
 
 FORM = "mtbf=1000h,repair=30min[,seed=N], or a CSV file of node,fail_s,return_s"

@@ -16,7 +16,7 @@ import msgspec
 
 from pliant.model.errors import BatchError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
-from pliant.model.keyed import keyed
+from pliant.model.keys import keyed
 from pliant.model.limits import MOST_NODES
 from pliant.model.speedup import Amdahl
 from pliant.workloads.job import SimJob

@@ -7,7 +7,7 @@ import math
 from pliant.history.energy import Power
 from pliant.model.durations import duration
 from pliant.model.errors import BatchError
-from pliant.model.keyed import keyed
+from pliant.model.keys import keyed
 
 FORM = "idle=100,busy=200[,off=5,after=10min,boot=2min]"
 MOST_W = 1e9

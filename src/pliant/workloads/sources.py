@@ -18,8 +18,7 @@ from pliant.history.energy import Power
 from pliant.model.bookings import Booking
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import JobClass, JobSpec
-from pliant.model.keyed import keyed
-from pliant.model.keys import LARGEST
+from pliant.model.keys import LARGEST, keyed
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
 from pliant.model.pool import Pool
 from pliant.model.words import count

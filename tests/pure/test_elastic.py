@@ -23,8 +23,8 @@ from pliant.core.unused import FewestFree
 from pliant.history.metrics import measure
 from pliant.model.errors import BatchError, PolicyError
 from pliant.model.jobs import JobState
+from pliant.model.need import Pool
 from pliant.model.nodes import NodeSet
-from pliant.model.pool import Pool
 from pliant.plan.cost import INSTANT
 from pliant.policy.elastic import UNUSED, Elastic
 from pliant.policy.registry import make

@@ -8,7 +8,7 @@ import msgspec
 
 from pliant.model.batch import ClusterSpec
 from pliant.model.jobs import JobSpec
-from pliant.model.pool import Pool
+from pliant.model.need import Pool
 from pliant.plan.cost import ResizeCost
 
 NEVER = float("inf")

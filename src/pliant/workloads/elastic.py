@@ -6,7 +6,7 @@ from pliant.model.durations import duration
 from pliant.model.errors import BatchError
 from pliant.model.keys import keyed
 from pliant.model.limits import MOST_NODES, whole
-from pliant.model.pool import Pool
+from pliant.model.need import Pool
 
 FORM = "max=64[,min=4,delay=90s,idle=5min,lease=2h,price=0.5]"
 KEYS = {"max": True, "min": False, "delay": False, "idle": False, "lease": False, "price": False}

@@ -20,7 +20,7 @@ from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import JobClass, JobSpec
 from pliant.model.keys import LARGEST, keyed
 from pliant.model.limits import GENERATED_JOBS, MOST_NODES, whole
-from pliant.model.pool import Pool
+from pliant.model.need import Pool
 from pliant.model.words import count
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.order import ORDERS

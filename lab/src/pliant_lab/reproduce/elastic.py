@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from pliant.core.settings import Settings
-from pliant.model.pool import Pool
+from pliant.model.need import Pool
 from pliant.plan.cost import INSTANT
 from pliant.policy.elastic import Elastic
 from pliant.policy.registry import make

@@ -12,7 +12,7 @@ from commands import command
 from typer.testing import CliRunner
 
 from pliant.cli import made
-from pliant.files.save import save
+from pliant.files.partial import save
 from pliant.model.errors import PliantError
 
 OTHERS_ONLY = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -81,7 +81,7 @@ def test_what_was_there_is_left_when_the_disk_is_full(tmp_path: Path) -> None:
     old = tmp_path / "report.html"
     old.write_text("old")
     program = (
-        "import resource, sys; from pathlib import Path; from pliant.files.save import save\n"
+        "import resource, sys; from pathlib import Path; from pliant.files.partial import save\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "save({Path(sys.argv[1]): b'small', Path(sys.argv[2]): b'x' * 2000})"
     )

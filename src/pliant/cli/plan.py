@@ -11,7 +11,7 @@ import typer
 from msgspec.structs import replace
 
 from pliant.cli.outputs import check_output
-from pliant.files.save import save
+from pliant.files.partial import save
 from pliant.model.errors import PliantError
 from pliant.model.limits import DIGITS, MOST_NODES, whole
 from pliant.plan.spawn import SpawnPlan

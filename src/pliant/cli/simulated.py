@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from pliant.cli.outputs import check_report, unwritable
-from pliant.files.save import save
+from pliant.files.partial import save
 from pliant.history.energy import Power
 from pliant.history.metrics import RunMetrics
 from pliant.model.bookings import Booking

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pliant.files.save import save
+from pliant.files.partial import save
 from pliant.model.flavours import Mpi, identify
 
 LIMIT_S = 20.0

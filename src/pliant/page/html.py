@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from pliant.charts import figures
 from pliant.charts.palette import fills
-from pliant.files.save import save
+from pliant.files.partial import save
 from pliant.model.words import count
 from pliant.page import tables
 from pliant.page.hover import hover_data

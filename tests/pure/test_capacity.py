@@ -21,12 +21,11 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
 from pliant.policy.view import Reason
-from pliant.sim.references import reference_times
 from pliant.sim.simulator import Conditions, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.failures import DrawnFailures, Failures
 from pliant.workloads.generators.generate import GeneratedLoad, malleable_batch
-from pliant.workloads.job import SimJob
+from pliant.workloads.job import SimJob, reference_times
 
 WHY = Reason("fits")
 JOB = JobSpec(name="a", nodes=Bounds(1, 4), job_class=JobClass.MALLEABLE)

@@ -31,7 +31,6 @@ from pliant.policy.easy import Easy
 from pliant.policy.malleable import Malleable
 from pliant.policy.view import ClusterView, Decision
 from pliant.sim.evalys_csv import COLUMNS, EvalysCsv
-from pliant.sim.references import reference_times
 from pliant.sim.simulator import Conditions, simulate
 from pliant.sim.swf_schedule import SwfSchedule
 from pliant.study.files import Files
@@ -40,7 +39,7 @@ from pliant.workloads.failures import Down, Failures
 from pliant.workloads.formats.journals import read_journal
 from pliant.workloads.formats.swf import SwfJob, read_swf, rigid_jobs
 from pliant.workloads.formats.swf_writing import by_submission, header, write_swf
-from pliant.workloads.job import SimJob
+from pliant.workloads.job import SimJob, reference_times
 from pliant.workloads.sources import WorkloadRequest
 
 TRACE = "; MaxProcs: 4\n7 0 0 10 3 -1 -1 3 12 -1 1 5\n8 0 0 5 4 -1 -1 4 5 -1 1 6\n9 0.25 0 10 1 -1 -1 1 10 -1 1 5\n"

@@ -15,11 +15,10 @@ from pliant.plan.cost import INSTANT
 from pliant.policy.registry import POLICIES, make
 from pliant.policy.view import Policy
 from pliant.sim.instant import Instant
-from pliant.sim.references import reference_times
 from pliant.sim.simulator import Conditions, simulate
 from pliant.study.options import wished
 from pliant.study.simulation_request import requested
-from pliant.workloads.job import SimJob
+from pliant.workloads.job import SimJob, reference_times
 from pliant.workloads.sources import WorkloadRequest
 
 NODES = 8

@@ -24,10 +24,9 @@ from pliant.policy.registry import keeps_sizes
 from pliant.policy.view import Policy, provisions
 from pliant.sim.beside import PartSimulation, SimulatorsBeside
 from pliant.sim.instant import Instant
-from pliant.sim.references import reference_times
 from pliant.sim.simulator import Conditions, SimEnd, Simulator
 from pliant.workloads.bookings import of_partition
-from pliant.workloads.job import SimJob
+from pliant.workloads.job import SimJob, reference_times
 from pliant.workloads.partitions import Partitions
 from pliant.workloads.sources import JOURNAL, Workload, WorkloadRequest, read_workload
 

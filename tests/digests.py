@@ -16,8 +16,7 @@ from pliant.core.settings import Settings
 from pliant.plan.cost import INSTANT
 from pliant.policy.registry import POLICIES, make
 from pliant.sim.simulator import Conditions, simulate
-from pliant.workloads.beliefs import with_beliefs
-from pliant.workloads.estimates import with_estimates
+from pliant.workloads.estimates import with_beliefs, with_estimates
 from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import PUBLISHED, make_malleable

@@ -20,9 +20,9 @@ from pliant.plan.cost import INSTANT
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, Simulator
 from pliant.testing.policies.drawn import NODES, settings_
-from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.failures import DrawnFailures, Failures
 from pliant.workloads.job import Adapting, SimJob
+from pliant.workloads.machine import Checkpoints
 
 
 @st.composite

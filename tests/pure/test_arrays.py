@@ -27,11 +27,11 @@ from pliant.policy.fcfs import Fcfs
 from pliant.policy.registry import POLICIES, make
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import Conditions, simulate
-from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.failures import Down, Failures
 from pliant.workloads.formats.batches import batch_jobs
 from pliant.workloads.formats.journals import read_journal
 from pliant.workloads.job import SimJob
+from pliant.workloads.machine import Checkpoints
 
 BATCH = """
 [cluster]

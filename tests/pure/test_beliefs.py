@@ -22,7 +22,7 @@ from pliant.plan.cost import INSTANT
 from pliant.policy.easy import Easy
 from pliant.policy.malleable import Malleable
 from pliant.testing.policies.drawn import NODES, elastic_jobs
-from pliant.workloads.beliefs import with_beliefs
+from pliant.workloads.estimates import with_beliefs
 from pliant.workloads.job import SimJob
 
 HOW = st.sampled_from(["exact", "estimate", "factor:1", "factor:3", "factor:20"])

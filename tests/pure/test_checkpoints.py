@@ -31,9 +31,9 @@ from pliant.policy.registry import make
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import Conditions, SimEnd, Simulator, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
-from pliant.workloads.checkpoints import Checkpoints, read_checkpoints
 from pliant.workloads.failures import Down, DrawnFailures, Failures
 from pliant.workloads.job import SimJob
+from pliant.workloads.machine import Checkpoints, read_checkpoints
 
 PLAN = Checkpoints(10.0, 1.0)
 """So a checkpoint is complete every 11 s."""

@@ -29,9 +29,9 @@ from pliant.policy.view import Reason
 from pliant.report.data import report_data
 from pliant.report.runs import Run
 from pliant.sim.simulator import Conditions, simulate
-from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.failures import Down, Failures
 from pliant.workloads.job import SimJob, reference_times
+from pliant.workloads.machine import Checkpoints
 
 WHY = Reason("fits")
 RIGID = JobSpec(name="r", nodes=Bounds.exactly(2), user="anna")

@@ -41,8 +41,8 @@ from pliant.policy.view import (
 )
 from pliant.sim.simulator import Conditions, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
-from pliant.workloads.elastic import read_pool
 from pliant.workloads.job import SimJob
+from pliant.workloads.machine import read_pool
 
 
 def run(

@@ -31,10 +31,9 @@ from pliant.policy.registry import make
 from pliant.policy.view import ClusterView, Decision, Reason, Resize, Start
 from pliant.sim.simulator import Conditions, SimEnd, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
-from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.failures import Down, DrawnFailures, Failures
 from pliant.workloads.job import SimJob
-from pliant.workloads.power import read_power
+from pliant.workloads.machine import Checkpoints, read_power
 from pliant.workloads.sources import read_workload
 
 POWER = Power(100.0, 200.0, 10.0, 60.0, 30.0)

@@ -20,9 +20,9 @@ from pliant.plan.cost import INSTANT
 from pliant.policy import view as p
 from pliant.policy.entitled.entitled import Entitled
 from pliant.policy.entitled.notes import Notes
-from pliant.policy.memory import merged
 from pliant.policy.registry import POLICIES, make
 from pliant.policy.resizing import shrink_reason
+from pliant.policy.view import merged
 from pliant_lab.commands.bench_bursts import NODES, burst
 
 

@@ -20,8 +20,7 @@ from pliant.model.jobs import Bounds, Check, JobSpec
 from pliant.page.html import page
 from pliant.report.compare import warnings
 from pliant.report.data import report_json
-from pliant.report.outcomes import RESULT_WIDTH
-from pliant.report.runs import Run
+from pliant.report.runs import RESULT_WIDTH, Run
 from pliant.terminal.failures import told
 from pliant.terminal.tables import job_table
 

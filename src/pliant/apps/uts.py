@@ -27,6 +27,7 @@ from pliant.apps import balanced
 from pliant.apps.kernels import uts as kernels
 from pliant.apps.stack import ROOM, Counts, Rows, StackBag
 from pliant.model.errors import PliantError
+from pliant.model.limits import as_number
 
 CHUNK = 262_144  # 4 ms with wide vectors, 24 ms with the plain kernel
 MOST_CHILDREN = 100  # MAXNUMCHILDREN of the UTS distribution
@@ -170,10 +171,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _branching(text: str) -> float:
-    try:
-        b = float(text)
-    except ValueError:
-        b = 0.0
+    b = as_number(text)
     if not 0 < b <= 1000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and up to 1,000")
     return b

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pliant.cli.outputs import check_output
 from pliant.files.partial import save
 from pliant.model.errors import PliantError
-from pliant.model.limits import DIGITS, MOST_NODES, whole
+from pliant.model.limits import DIGITS, MOST_NODES, as_number, whole
 from pliant.plan.spawn import SpawnPlan
 from pliant.plan.spawn_cost import SpawnCosts, SpawnTimes
 
@@ -60,10 +60,7 @@ def costs_named(texts: Sequence[str], *, predict: bool) -> SpawnCosts:
             raise PliantError(
                 f"--cost {text}: there is no {name!r}; write NAME=SECONDS, of {', '.join(known)}"
             )
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = math.nan
+        seconds = as_number(value)
         if not 0 <= seconds < math.inf:
             raise PliantError(f"--cost {text}: {value!r} is no number of seconds, 0 or more")
         costs = replace(costs, **{name: seconds})

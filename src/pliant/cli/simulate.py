@@ -17,6 +17,7 @@ from pliant.cli.simulate_tables import simulation_table, study_table
 from pliant.core.records import Record
 from pliant.files.policy import inputs_of, policy_names, weights_of
 from pliant.model.errors import BatchError
+from pliant.model.limits import as_number
 from pliant.model.words import count
 from pliant.page.simulated import Picture, Simulated
 from pliant.report.words import plain
@@ -99,13 +100,10 @@ def percentages(text: str) -> list[float]:
     """``0,20,100`` as numbers; BatchError for others than 0 .. 100."""
     numbers: list[float] = []
     for part in text.split(","):
-        try:
-            number = float(part)
-        except ValueError:
-            number = -1.0
-        if not 0 <= number <= 100:
+        share = as_number(part)
+        if not 0 <= share <= 100:
             raise BatchError(f"malleable: {part.strip()!r} is no percentage; write --malleable 0,50,100")
-        numbers.append(number)
+        numbers.append(share)
     return list(dict.fromkeys(numbers))
 
 

@@ -19,11 +19,10 @@ from pliant.report.words import seconds
 from pliant.sim.instant import Instant
 from pliant.sim.simulator import SimEnd
 from pliant.study.grid import Grid
-from pliant.workloads.beliefs import EXACT
-from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.data import NONE
-from pliant.workloads.estimates import REQUESTED
+from pliant.workloads.estimates import EXACT, REQUESTED
 from pliant.workloads.failures import Failures
+from pliant.workloads.machine import Checkpoints
 from pliant.workloads.malleability import PUBLISHED
 from pliant.workloads.partitions import Partition
 from pliant.workloads.sources import OWN_SHARES, Workload, WorkloadRequest

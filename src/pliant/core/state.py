@@ -22,8 +22,7 @@ from pliant.model.nodes import NodeSet, without
 from pliant.model.size_request import SizeRequest
 from pliant.plan.cost import ResizeCost
 from pliant.policy.backlog import Backlog
-from pliant.policy.memory import remembered
-from pliant.policy.view import End, Expiring, PoolView
+from pliant.policy.view import End, Expiring, PoolView, remembered
 from pliant.protocol import resizing
 from pliant.protocol.resizing import Effect
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self, get_args
 from pliant.files.external import PREFIX, amiss, external, is_external, words_of
 from pliant.model.batch import ClusterSpec
 from pliant.model.errors import PolicyError
+from pliant.model.limits import as_number
 from pliant.model.words import nearest
 from pliant.policy import registry
 from pliant.policy.booked import Calendar, keeps_none
@@ -195,11 +196,8 @@ def weights_of(texts: Iterable[str]) -> dict[str, float]:
 
 
 def _weight(text: str) -> tuple[str, float]:
-    user, equals, number = text.rpartition("=")
-    try:
-        weight = float(number)
-    except ValueError:
-        weight = 0.0
+    user, equals, value = text.rpartition("=")
+    weight = as_number(value)
     if not (equals and user and 0 < weight < float("inf")):
         raise PolicyError(f"weight {text!r}: write USER=WEIGHT with a weight above 0")
     return user, weight

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from math import inf, nan
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
 from pliant.model.deadlines import JOB_DEADLINE_S
 from pliant.model.errors import PliantError
+from pliant.model.limits import as_number
 from pliant.plan.data.methods import MoveMethod
 
 STALL_S = 600.0
@@ -66,10 +67,7 @@ def deadline_s(environ: Mapping[str, str] = os.environ) -> float:
 def _seconds(environ: Mapping[str, str], name: str, default: float) -> tuple[str, float]:
     """The variable's text and number, which is NaN where it is none."""
     text = environ.get(name, "")
-    try:
-        return text, float(text) if text else default
-    except ValueError:
-        return text, nan
+    return text, as_number(text) if text else default
 
 
 def stall_s(environ: Mapping[str, str] = os.environ) -> float:
@@ -98,11 +96,7 @@ def redistribution(environ: Mapping[str, str] = os.environ) -> str:
 
 def inhibit_s(environ: Mapping[str, str] = os.environ) -> float | None:
     """The seconds of the checking inhibitor (PLIANT_INHIBIT); None where they are not said."""
-    text = environ.get("PLIANT_INHIBIT", "")
-    try:
-        seconds = float(text) if text else 0.0
-    except ValueError:
-        seconds = -1.0
+    text, seconds = _seconds(environ, "PLIANT_INHIBIT", 0.0)
     if not 0 <= seconds < inf:
         raise PliantError(f"PLIANT_INHIBIT is {text!r}; it must be a number of seconds, 0 or more")
     return seconds if text else None

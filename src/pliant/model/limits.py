@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 
 MOST_NODES = 1 << 20
@@ -63,6 +64,14 @@ def as_name(text: str) -> str:
 
 def _unseen(character: str) -> bool:
     return unicodedata.category(character) in _UNSEEN
+
+
+def as_number(text: str) -> float:
+    """The number that ``text`` stands for; NaN where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def whole(text: str) -> int | None:

@@ -10,8 +10,7 @@ from pliant.history.gantt import Mark
 from pliant.history.metrics import JobOutcome, ResizeOutcome
 from pliant.history.timeline import AWAY, CLEANING, LOST, RESERVED, Stretch
 from pliant.model.words import count
-from pliant.report.outcomes import SIGNS, state_text
-from pliant.report.runs import Run
+from pliant.report.runs import SIGNS, Run, state_text
 from pliant.report.words import cause, plain, seconds
 
 

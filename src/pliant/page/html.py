@@ -20,8 +20,7 @@ from pliant.page import tables
 from pliant.page.hover import hover_data
 from pliant.report.compare import headline, pacing_note, warnings
 from pliant.report.data import report_json
-from pliant.report.outcomes import SIGNS
-from pliant.report.runs import Run, alike_in_nodes, is_paced
+from pliant.report.runs import SIGNS, Run, alike_in_nodes, is_paced
 from pliant.report.words import plain
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from pliant.model.jobs import ENDED, JobState
 from pliant.model.kinds import JobKind
 from pliant.model.words import count
 from pliant.report.compare import MetricCell, MetricRow, change_text, compare
-from pliant.report.outcomes import RESULT_WIDTH, SIGNS, sizes_text, state_text
-from pliant.report.runs import Run, alike_in_nodes
+from pliant.report.runs import RESULT_WIDTH, SIGNS, Run, alike_in_nodes, sizes_text, state_text
 from pliant.report.words import CAUSE_CHARACTERS, awake, cause, percent, plain, seconds, shorten
 
 MOST_ROWS = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from pliant.workloads.checkpoints import Checkpoints
+from pliant.workloads.machine import Checkpoints
 
 NEARLY = 1e-9
 """So little of an interval is rounding: what is to coincide with the end of one does."""

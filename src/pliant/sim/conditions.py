@@ -10,9 +10,9 @@ from pliant.core.settings import Settings
 from pliant.history.energy import Power
 from pliant.model.bookings import Booking
 from pliant.sim.instant import Instant
-from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.failures import Failures
 from pliant.workloads.job import SimJob
+from pliant.workloads.machine import Checkpoints
 
 
 class SimEnd(NamedTuple):

@@ -9,8 +9,8 @@ from pliant.core.state import State
 from pliant.model.jobs import Bounds
 from pliant.model.kinds import KINDS, Loss
 from pliant.sim.checkpoints import START, Saved, Saving
-from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.job import SimJob
+from pliant.workloads.machine import Checkpoints
 
 
 class RunningJob:

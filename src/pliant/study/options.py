@@ -17,15 +17,13 @@ from pliant.policy.order import HALF_LIFE_S
 from pliant.study.grid import Against, Grid
 from pliant.study.simulation_request import Described, SimulationRequest
 from pliant.workloads.bookings import bookings_of, read_bookings
-from pliant.workloads.checkpoints import read_checkpoints
 from pliant.workloads.data import NONE
-from pliant.workloads.elastic import read_pool
 from pliant.workloads.failures import Failures, read_failures
 from pliant.workloads.formats.simgrid import Speeds
 from pliant.workloads.job import SimJob
+from pliant.workloads.machine import read_checkpoints, read_pool, read_power
 from pliant.workloads.malleability import USUAL, Conversion, read_conversion
 from pliant.workloads.partitions import partitions_of, read_partitions
-from pliant.workloads.power import read_power
 from pliant.workloads.sources import OWN_SHARES, Overrides, WorkloadRequest
 from pliant.workloads.windows import read_window
 

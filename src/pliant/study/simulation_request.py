@@ -20,9 +20,8 @@ from pliant.model.words import nearest
 from pliant.policy import registry
 from pliant.policy.order import HALF_LIFE_S, ORDERS
 from pliant.sim.instant import Instant
-from pliant.workloads.beliefs import EXACT
 from pliant.workloads.data import FORMS, NONE
-from pliant.workloads.estimates import REQUESTED
+from pliant.workloads.estimates import EXACT, REQUESTED
 
 F = TypeVar("F", bound=Callable[..., Any])
 Described = str | os.PathLike[str] | Sequence[Mapping[str, Any]]

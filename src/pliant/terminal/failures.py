@@ -10,8 +10,7 @@ from pliant.history.metrics import JobOutcome
 from pliant.model.jobs import JobState
 from pliant.model.words import count
 from pliant.report.compare import names_text
-from pliant.report.outcomes import state_text
-from pliant.report.runs import Run
+from pliant.report.runs import Run, state_text
 from pliant.report.words import cause, details, plain, shorten
 
 MOST_TOLD = 10

@@ -11,8 +11,7 @@ from pliant.history.metrics import JobOutcome
 from pliant.model.jobs import JobState
 from pliant.model.kinds import JobKind
 from pliant.report.compare import MetricCell, change_text, compare, unlike_nodes
-from pliant.report.outcomes import RESULT_WIDTH, sizes_text, state_text
-from pliant.report.runs import Run, alike_in_nodes
+from pliant.report.runs import RESULT_WIDTH, Run, alike_in_nodes, sizes_text, state_text
 from pliant.report.words import cause, percent, plain, seconds, shorten
 
 # Blue and yellow are told apart in every common kind of colour blindness; red and green are not.

@@ -10,6 +10,7 @@ import msgspec
 
 from pliant.model.errors import BatchError
 from pliant.model.keys import LARGEST
+from pliant.model.limits import as_number
 from pliant.workloads.job import SimJob
 
 NONE = "none"
@@ -47,13 +48,10 @@ def with_data(jobs: Sequence[SimJob], how: str, seed: int) -> list[SimJob]:
 
 
 def _amount(text: str, where: str, what: str = "number of megabytes") -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 <= number < LARGEST:
+    amount = as_number(text)
+    if not 0 <= amount < LARGEST:
         raise BatchError(f"{where} {text!r} is no {what}, 0 or more and below {LARGEST:g}")
-    return number
+    return amount
 
 
 def _loaded(job: SimJob, mb: float, sigma: float, seed: int, *, whole: bool) -> SimJob:

@@ -15,7 +15,7 @@ from pliant.core.settings import NEVER
 from pliant.model.durations import duration
 from pliant.model.errors import BatchError
 from pliant.model.keys import keyed
-from pliant.model.limits import whole
+from pliant.model.limits import as_number, whole
 
 FORM = "mtbf=1000h,repair=30min[,seed=N], or a CSV file of node,fail_s,return_s"
 FIXED = "fixed:"
@@ -146,10 +146,7 @@ def _down(words: list[str], where: str) -> Down:
         raise BatchError(f"{where}: node: {words[0]!r} is no number of a node; they count from 0")
     times: list[float] = []
     for name, word in zip(HEADER[1:], words[1:], strict=False):
-        try:
-            time = float(word) if word or name == "fail_s" else NEVER
-        except ValueError:
-            time = math.nan
+        time = as_number(word) if word or name == "fail_s" else NEVER
         if not time >= 0 or (time == NEVER and word):
             raise BatchError(f"{where}: {name}: {word!r} is no number of seconds, 0 or more")
         times.append(time)

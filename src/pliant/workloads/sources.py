@@ -24,11 +24,9 @@ from pliant.model.need import Pool
 from pliant.model.words import count
 from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.order import ORDERS
-from pliant.workloads.beliefs import EXACT, with_beliefs
 from pliant.workloads.bookings import check_booked
-from pliant.workloads.checkpoints import Checkpoints
 from pliant.workloads.data import LOGNORMAL, MEMORY, NONE, with_data
-from pliant.workloads.estimates import REQUESTED, with_estimates
+from pliant.workloads.estimates import EXACT, REQUESTED, with_beliefs, with_estimates
 from pliant.workloads.failures import Failures
 from pliant.workloads.formats.batches import batch_jobs
 from pliant.workloads.formats.elastisim import read_elastisim
@@ -41,6 +39,7 @@ from pliant.workloads.generators import paper2, paper3
 from pliant.workloads.generators.feitelson import LOAD, UNIT_S, ArrivalPace, feitelson_jobs
 from pliant.workloads.generators.lublin import FITTED_NODES, lublin_jobs
 from pliant.workloads.job import SimJob, without
+from pliant.workloads.machine import Checkpoints
 from pliant.workloads.malleability import PUBLISHED, USUAL, Conversion, make_malleable
 from pliant.workloads.partitions import (
     Partitions,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pliant.policy.memory import Memory, merged
-from pliant.policy.view import Remember
+from pliant.policy.view import Memory, Remember, merged
 
 JOBS = "jobs"
 

@@ -18,8 +18,7 @@ from pliant.history.metrics import measure
 from pliant.history.timeline import Life, Listener, told
 from pliant.model.jobs import JobState
 from pliant.plan.cost import INSTANT
-from pliant.policy.memory import Memory, remembered
-from pliant.policy.view import ClusterView, Decision, Policy, half_life_s, rebalances
+from pliant.policy.view import ClusterView, Decision, Memory, Policy, half_life_s, rebalances, remembered
 from pliant.sim.simulator import Simulator
 from pliant.testing.policies.cases import Case
 

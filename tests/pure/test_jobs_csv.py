@@ -26,8 +26,7 @@ from pliant.model.nodes import NodeSet
 from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
 from pliant.policy.view import ClusterView, Decision, Reason
-from pliant.sim.job_rows import COLUMNS
-from pliant.sim.jobs_csv import JobsCsv
+from pliant.sim.job_rows import COLUMNS, jobs_csv
 from pliant.sim.simulator import Conditions
 from pliant.sim.simulator import simulate as run_simulation
 from pliant.workloads.job import SimJob
@@ -64,7 +63,7 @@ def test_sizes_and_jobs_that_never_started(tmp_path: Path) -> None:
         return NodeSet.parse(text)
 
     spec = JobSpec(name='a, "b"', nodes=Bounds(1, 4, preferred=2), job_class=JobClass.MALLEABLE, user="ann")
-    with JobsCsv(tmp_path / "j.csv") as lines:
+    with jobs_csv(tmp_path / "j.csv") as lines:
         for record in (
             r.JobSubmitted(1.0, 1, spec),
             r.JobSubmitted(2.0, 2, spec),
@@ -132,7 +131,7 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     out = tmp_path / "j.csv"
     out.write_text("older\n")
     jobs = [SimJob(JobSpec(name="a", nodes=Bounds.exactly(1)), 5.0)]
-    with pytest.raises(PolicyError, match="stuck"), JobsCsv(out) as lines:
+    with pytest.raises(PolicyError, match="stuck"), jobs_csv(out) as lines:
         run_simulation(jobs, 4, Lazy(), sink=lines.add)
     assert [path.name for path in tmp_path.iterdir()] == ["j.csv"]
     assert out.read_text() == "older\n"
@@ -156,7 +155,7 @@ def test_sums_agree_with_the_metrics(
     if malleable:
         jobs = [SimJob(_malleable(job.spec), job.runtime_s) for job in jobs]
     metrics = Metrics()
-    with JobsCsv(out) as lines:
+    with jobs_csv(out) as lines:
         run_simulation(
             jobs,
             8,

@@ -30,9 +30,9 @@ from pliant.plan.cost import INSTANT, ResizeCost
 from pliant.policy.easy import Easy
 from pliant.policy.malleable import Malleable
 from pliant.policy.view import ClusterView, Decision
-from pliant.sim.evalys_csv import COLUMNS, EvalysCsv
+from pliant.sim.evalys_csv import COLUMNS, evalys_csv
 from pliant.sim.simulator import Conditions, simulate
-from pliant.sim.swf_schedule import SwfSchedule
+from pliant.sim.swf_schedule import swf_schedule
 from pliant.study.files import Files
 from pliant.study.simulation import simulation
 from pliant.workloads.failures import Down, Failures
@@ -257,7 +257,7 @@ def test_a_schedule_agrees_with_the_metrics(
     swf, table = (tmp_path_factory.getbasetemp() / name for name in ("s.swf", "e.csv"))
     metrics = Metrics(reference=reference_times(jobs))
     cost = ResizeCost(blocked_s=1.0) if costly else INSTANT
-    with SwfSchedule(swf, jobs, "") as lines, EvalysCsv(table, "x") as rows:
+    with swf_schedule(swf, jobs, "") as lines, evalys_csv(table, "x") as rows:
         simulate(jobs, 8, Malleable(), Conditions(Settings(cost=cost)), Timeline(metrics, lines, rows).add)
     figures, written, rows_read = metrics.summary(), read_swf(swf).jobs, rows_of(table)
     assert [job.number for job in written] == list(range(1, len(jobs) + 1))
@@ -282,7 +282,7 @@ def test_a_job_without_a_node_is_one_line_in_swf_and_two_for_evalys(tmp_path: Pa
     down = Failures(listed=(Down(0, 5.0, 7.0),))
     conditions = Conditions(Settings(cost=INSTANT), failures=down)
     swf, table = tmp_path / "s.swf", tmp_path / "e.csv"
-    with SwfSchedule(swf, jobs, "") as lines, EvalysCsv(table, "x") as rows:
+    with swf_schedule(swf, jobs, "") as lines, evalys_csv(table, "x") as rows:
         simulate(jobs, 1, Easy(), conditions, Timeline(lines, rows).add)
     assert [(job.number, job.submit, job.wait, job.run) for job in read_swf(swf).jobs] == [
         (1, 1, 16, 10), (2, 1, 6, 10),
@@ -323,7 +323,7 @@ def test_nodes_apart_are_intervals_and_a_resized_job_has_those_it_held_longest(t
             ("d", 2, 1.0, 1.0),
         )
     ]
-    with EvalysCsv(tmp_path / "e.csv", "x") as rows:
+    with evalys_csv(tmp_path / "e.csv", "x") as rows:
         simulate(jobs, 4, Easy(), Conditions(Settings(cost=INSTANT)), rows.add)
     allocated = [row["allocated_resources"] for row in rows_of(tmp_path / "e.csv")]
     assert allocated == ["0", "1", "2", "1 3"]

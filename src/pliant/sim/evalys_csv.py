@@ -3,9 +3,10 @@ whole."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from pliant.core import records as r
 from pliant.files.partial import PartialTable
@@ -31,11 +32,11 @@ NO_ENERGY = -1
 
 
 class EvalysCsv(Listener):
-    """Listens to a simulation of the workload ``name``; a context, which is left when all jobs have ended.
+    """Listens to a simulation of the workload ``name``, and fills a table.
 
     A line for each time that a job was submitted, in order; one that is submitted again goes on as ``NAME#1``, as
     pybatsim submits jobs again. The format has one set of nodes for a job: of one that was resized, those that it held
-    for the longest time without a change. BatchError, on entering already, if ``path`` cannot be written.
+    for the longest time without a change.
     """
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
@@ -43,23 +44,13 @@ class EvalysCsv(Listener):
         "idle", "noted", "used", "nodes_there", "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
-    def __init__(self, path: Path, name: str) -> None:
-        self._table = PartialTable("--evalys-csv", path)
+    def __init__(self, table: PartialTable, name: str) -> None:
+        self._table = table
         self._name = name
         self._nodes: dict[int, tuple[int, float]] = {}
         """Of jobs that run: those that it held longest, and for how long."""
         self._times: dict[int, int] = {}
         """How often jobs that have not ended were submitted again, if they were."""
-
-    def __enter__(self) -> Self:
-        self._table.__enter__()
-        self._table.head(COLUMNS)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._table.__exit__(kind, error, trace)
 
     def submitted(self, life: Life) -> None:
         if life.again:
@@ -94,3 +85,12 @@ class EvalysCsv(Listener):
             int(end.state is JobState.COMPLETED), state, *met, str(nodes).replace(",", " "), NO_ENERGY, "",
         ]  # fmt: skip
         self._table.put(number, row)
+
+
+@contextmanager
+def evalys_csv(path: Path, name: str) -> Iterator[EvalysCsv]:
+    """The table in a file, which is there when all jobs have ended. BatchError, on entering already, if ``path`` cannot
+    be written."""
+    with PartialTable("--evalys-csv", path) as table:
+        table.head(COLUMNS)
+        yield EvalysCsv(table, name)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pliant.core import records as r
+from pliant.files.partial import PartialTable
 from pliant.history.distribution import bounded_slowdown
 from pliant.history.timeline import Life, Listener
 
@@ -37,22 +40,19 @@ PARTITION = "partition"
 
 
 class JobRows(Listener):
-    """Listens to the jobs of a simulation, and puts down a row of cells, called ``names``, for each that has ended,
-    with its number: those from 1 on, each once, in any order. ``partitions``: the machine has some."""
+    """Listens to the jobs of a simulation, and ``put`` gets the number of each that has ended and its row of cells,
+    called ``names``: the numbers from 1 on, each once, in any order. ``partitions``: the machine has some."""
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
         "began", "started", "launched", "offered", "accepted", "withdrawn", "settled", "wasted", "idle",
         "noted", "used", "nodes_there", "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
-    def __init__(self, *, partitions: bool = False) -> None:
+    def __init__(self, put: Callable[[int, Sequence[Any]], None], *, partitions: bool = False) -> None:
+        self._put = put
         self._jobs: dict[int, _Sums] = {}
         self._partitions = partitions
         self.names = (*COLUMNS, PARTITION) if partitions else COLUMNS
-
-    def put(self, number: int, row: Sequence[Any]) -> None:
-        """This is the row of the job of this number."""
-        raise NotImplementedError
 
     def submitted(self, life: Life) -> None:
         self._jobs[life.job] = _Sums()
@@ -78,18 +78,15 @@ class JobRows(Listener):
 
     def ended(self, life: Life, end: r.JobEnded, size: int) -> None:
         row = _row(life, size, self._jobs.pop(life.job), end)
-        self.put(life.job, [*row, life.spec.partition] if self._partitions else row)
+        self._put(life.job, [*row, life.spec.partition] if self._partitions else row)
 
 
 class JobTable(JobRows):
     """The table in memory."""
 
     def __init__(self, *, partitions: bool = False) -> None:
-        super().__init__(partitions=partitions)
         self._rows: dict[int, Sequence[Any]] = {}
-
-    def put(self, number: int, row: Sequence[Any]) -> None:
-        self._rows[number] = row
+        super().__init__(self._rows.__setitem__, partitions=partitions)
 
     def columns(self) -> dict[str, list[Any]]:
         """Column by column, in order of job number; the cells of one are of one type, or None."""
@@ -98,6 +95,16 @@ class JobTable(JobRows):
         # That of a job that took no time is the number that it was given.
         columns["nodes_mean"] = [None if mean is None else float(mean) for mean in columns["nodes_mean"]]
         return columns
+
+
+@contextmanager
+def jobs_csv(path: Path, *, partitions: bool = False) -> Iterator[JobRows]:
+    """The table in a file, in order of job number, which is there when all jobs have ended. BatchError, on entering
+    already, if ``path`` cannot be written."""
+    with PartialTable("--jobs-csv", path) as table:
+        rows = JobRows(table.put, partitions=partitions)
+        table.head(rows.names)
+        yield rows
 
 
 def _row(life: Life, size: int, sums: _Sums, end: r.JobEnded) -> list[Any]:

@@ -3,10 +3,10 @@ whole."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from pliant.core import records as r
 from pliant.files.partial import PartialTable
@@ -22,13 +22,11 @@ NONE: dict[str, float] = {}
 
 
 class SwfSchedule(Listener):
-    """Listens to a simulation of ``jobs``; a context, which is left when all of them have ended. ``head``: the header,
-    ``partitions`` those of the machine by name.
+    """Listens to a simulation of ``jobs``, and fills a table; ``partitions``: those of the machine by name.
 
     A line a job, in order of submission. One that was submitted again has the wait for its last start, and the run time
     from there. The processors of one that was resized are the mean over its run time, rounded. What
-    never started has neither. Times to the microsecond. BatchError, on entering already, if ``path`` cannot be
-    written.
+    never started has neither. Times to the microsecond.
     """
 
     IGNORES: ClassVar[frozenset[str]] = frozenset({
@@ -36,9 +34,8 @@ class SwfSchedule(Listener):
         "idle", "noted", "used", "nodes_there", "nodes_lost", "nodes_returned",
     })  # fmt: skip
 
-    def __init__(self, path: Path, jobs: Sequence[SimJob], head: str, partitions: Sequence[str] = ()) -> None:
-        self._table = PartialTable("--swf", path, " ")
-        self._head = head
+    def __init__(self, table: PartialTable, jobs: Sequence[SimJob], partitions: Sequence[str] = ()) -> None:
+        self._table = table
         self._numbers = Numbers(jobs)
         self._count = 0
         self._order: dict[int, int] = {}
@@ -46,16 +43,6 @@ class SwfSchedule(Listener):
         self._held: dict[int, float] = {}
         self._further = {id(job.spec): further(job, partitions) for job in jobs if job.after or partitions}
         """By the identity of a job's specification: several may have one name."""
-
-    def __enter__(self) -> Self:
-        self._table.__enter__()
-        self._table.write(self._head)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._table.__exit__(kind, error, trace)
 
     def submitted(self, life: Life) -> None:
         if life.again:
@@ -93,3 +80,14 @@ class SwfSchedule(Listener):
             **self._further.get(id(spec), NONE),
         )
         self._table.put(count, words(job))
+
+
+@contextmanager
+def swf_schedule(
+    path: Path, jobs: Sequence[SimJob], head: str, partitions: Sequence[str] = ()
+) -> Iterator[SwfSchedule]:
+    """The schedule in a file with this header, there when all jobs have ended. BatchError, on entering already,
+    if ``path`` cannot be written."""
+    with PartialTable("--swf", path, " ") as table:
+        table.write(head)
+        yield SwfSchedule(table, jobs, partitions)

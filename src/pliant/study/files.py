@@ -11,9 +11,9 @@ from typing import NamedTuple
 from pliant.core import records as r
 from pliant.files.journal import RecordsFile
 from pliant.history.timeline import Listener
-from pliant.sim.evalys_csv import EvalysCsv
-from pliant.sim.jobs_csv import JobsCsv
-from pliant.sim.swf_schedule import SwfSchedule
+from pliant.sim.evalys_csv import evalys_csv
+from pliant.sim.job_rows import jobs_csv
+from pliant.sim.swf_schedule import swf_schedule
 from pliant.study.simulation import Simulation
 from pliant.workloads.formats.swf_writing import header, write_swf
 
@@ -46,13 +46,13 @@ class Files(NamedTuple):
         with ExitStack() as stack:
             listeners: list[Listener] = []
             if self.jobs_csv is not None:
-                table = JobsCsv(self.jobs_csv, partitions=load.partitions is not None)
+                table = jobs_csv(self.jobs_csv, partitions=load.partitions is not None)
                 listeners.append(stack.enter_context(table))
             if self.evalys_csv is not None:
-                listeners.append(stack.enter_context(EvalysCsv(self.evalys_csv, Path(name).stem)))
+                listeners.append(stack.enter_context(evalys_csv(self.evalys_csv, Path(name).stem)))
             if self.swf is not None:
                 head = header(len(load.jobs), load.nodes, conversion, f"{SCHEDULE} {policy}", load.began)
-                listeners.append(stack.enter_context(SwfSchedule(self.swf, load.jobs, head, names)))
+                listeners.append(stack.enter_context(swf_schedule(self.swf, load.jobs, head, names)))
             keep = None
             if self.records is not None:
                 keep = stack.enter_context(RecordsFile(self.records, policy, load.settings)).add

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from pliant.model.errors import PliantError
 from pliant.plan import tree
-from pliant.plan.launching import LaunchCosts, predict
 from pliant.plan.tree import Binomial, Direct, KAry
 from pliant_lab.measure.launch_model import SMALL, START, Point, Site, fit, held, predicted, worst
+from pliant_lab.measure.launch_phases import LaunchCosts, predict
 from pliant_lab.reproduce import launch as reproduced
 from pliant_lab.reproduce.folder import Folder
 from pliant_lab.reproduce.launch import Measured, Row, load

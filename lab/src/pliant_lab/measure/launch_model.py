@@ -1,4 +1,4 @@
-"""The model of a launch (`plan/launching.py`), fitted to small launches that were measured and held against large
+"""The model of a launch (`lab/src/pliant_lab/measure/launch_phases.py`), fitted to small launches that were measured and held against large
 ones."""
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pliant.plan.launching import LaunchCosts, predict
 from pliant.plan.tree import KAry
 from pliant.protocol import codec
 from pliant.protocol.branches import Contacts
+from pliant_lab.measure.launch_phases import LaunchCosts, predict
 
 SMALL = (1, 2, 4, 8)
 """Nodes of the launches that the model is fitted to; it has to tell what larger ones take."""

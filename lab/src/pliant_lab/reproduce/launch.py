@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from pliant.model.errors import PliantError
-from pliant.plan.launching import LaunchCosts, LaunchPhases, predict
 from pliant.plan.tree import Direct, KAry, TreeShape
 from pliant_lab.measure.launch_model import SMALL, Compared, Point, Site, fit, held, worst
+from pliant_lab.measure.launch_phases import LaunchCosts, LaunchPhases, predict
 from pliant_lab.measure.programs import Figures
 from pliant_lab.reproduce import charts
 from pliant_lab.reproduce.folder import Folder, left_in

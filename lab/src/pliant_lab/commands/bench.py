@@ -17,7 +17,6 @@ from rich.table import Table
 from pliant.core import core
 from pliant.core import records as r
 from pliant.core.settings import Settings
-from pliant.files.traces import TRACES, find_trace
 from pliant.plan.cost import INSTANT
 from pliant.policy.easy import Easy
 from pliant.policy.registry import POLICIES
@@ -31,6 +30,7 @@ from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.job import SimJob
 from pliant_lab.commands import bench_bursts, bench_machines
 from pliant_lab.commands.bench_bursts import BRIEF
+from pliant_lab.measure.traces import TRACES, find_trace
 
 T = TypeVar("T")
 

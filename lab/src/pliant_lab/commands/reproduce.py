@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from pliant.files.traces import TRACES, find_trace
 from pliant.model.errors import TraceError
 from pliant.terminal.working import Working
+from pliant_lab.measure.traces import TRACES, find_trace
 from pliant_lab.reproduce.scheduling import STUDIES, reproduce
 from pliant_lab.reproduce.traces import FULL
 

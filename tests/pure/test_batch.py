@@ -20,7 +20,7 @@ from pliant.model.speedup import Amdahl, Downey, Table
 from pliant.policy.registry import make
 from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.formats.batches import batch_jobs
-from pliant.workloads.generators.generate import malleable_batch
+from pliant_lab.measure.generated import malleable_batch
 
 GOOD = """
 [cluster]

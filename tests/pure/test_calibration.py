@@ -20,8 +20,8 @@ from pliant.plan.cost import ResizeCost
 from pliant.policy.malleable import Malleable
 from pliant.sim.calibration import Samples, collect, cost, fit
 from pliant.sim.simulator import Conditions, simulate
-from pliant.workloads.generators.generate import malleable_batch
 from pliant.workloads.job import SimJob
+from pliant_lab.measure.generated import malleable_batch
 
 COST = ResizeCost(start_s=0.7, start_each_s=0.3, blocked_s=0.05, leave_s=0.2, answer_s=0.1, data_s=0.01)
 

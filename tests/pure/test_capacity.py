@@ -24,8 +24,8 @@ from pliant.policy.view import Reason
 from pliant.sim.simulator import Conditions, simulate
 from pliant.testing.policies.drawn import NODES, elastic_jobs, settings_
 from pliant.workloads.failures import DrawnFailures, Failures
-from pliant.workloads.generators.generate import GeneratedLoad, malleable_batch
 from pliant.workloads.job import SimJob, reference_times
+from pliant_lab.measure.generated import GeneratedLoad, malleable_batch
 
 WHY = Reason("fits")
 JOB = JobSpec(name="a", nodes=Bounds(1, 4), job_class=JobClass.MALLEABLE)

@@ -23,8 +23,8 @@ from pliant.policy.malleable import Malleable
 from pliant.policy.view import Reason
 from pliant.sim.simulator import Conditions, simulate
 from pliant.workloads.formats.journals import read_journal
-from pliant.workloads.generators.generate import malleable_batch
 from pliant.workloads.job import SimJob
+from pliant_lab.measure.generated import malleable_batch
 
 NODES = 8
 STILL = msgspec.structs.replace(INSTANT, blocked_s=2.0)

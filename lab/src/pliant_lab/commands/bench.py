@@ -25,11 +25,11 @@ from pliant.sim.simulator import Conditions, simulate
 from pliant.study.workers import Workers
 from pliant.terminal.working import Working
 from pliant.workloads.formats.swf import read_swf, rigid_jobs
-from pliant.workloads.generators.generate import GeneratedLoad, malleable_batch
 from pliant.workloads.generators.lublin import lublin_jobs
 from pliant.workloads.job import SimJob
 from pliant_lab.commands import bench_bursts, bench_machines
 from pliant_lab.commands.bench_bursts import BRIEF
+from pliant_lab.measure.generated import GeneratedLoad, malleable_batch
 from pliant_lab.measure.traces import TRACES, find_trace
 
 T = TypeVar("T")

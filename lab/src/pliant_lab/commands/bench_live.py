@@ -22,8 +22,8 @@ from pliant.model.batch import Batch, ClusterSpec
 from pliant.policy import registry
 from pliant.report.runs import Run
 from pliant.terminal.working import Working
-from pliant.workloads.generators.generate import GeneratedLoad, malleable_batch
 from pliant_lab.measure import cycles as measured
+from pliant_lab.measure.generated import GeneratedLoad, malleable_batch
 
 NODES = 8
 WORK_S = (5.0, 60.0)

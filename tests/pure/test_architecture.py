@@ -21,6 +21,8 @@ BLOCK = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DRAWINGS: list[str] = BLOCK.findall(PAGE)
 CLASSES: dict[str, tuple[set[str], set[str]]] = {}
 """What the classes of a name define, and what they are derived from."""
+ATTRIBUTES: dict[str, set[str]] = {}
+"""What the classes of a name have beside methods."""
 FUNCTIONS: set[str] = set()
 for path in SOURCE.rglob("*.py"):
     for node in ast.walk(ast.parse(path.read_bytes())):
@@ -32,6 +34,9 @@ for path in SOURCE.rglob("*.py"):
                 each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
             }
             bases |= {each.id for each in node.bases if isinstance(each, ast.Name)}
+            stored = (each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute))
+            declared = (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+            ATTRIBUTES.setdefault(node.name, set()).update(stored, declared)
 
 
 def test_the_rings_are_those_that_the_contracts_hold() -> None:
@@ -100,6 +105,14 @@ def test_every_name_in_the_drawings_exists() -> None:
         for file, name in re.findall(r"((?:\w+/)+\w+\.py) +([A-Z]\w+|\w+(?=\(\)))", drawing):
             text = (SOURCE / file).read_text(encoding="utf-8")
             assert re.search(rf"(class|def) {name}\b", text), f"{file}: {name}"
+
+
+@pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", *DECISIONS], ids=lambda page: page.name)
+def test_every_attribute_that_is_named_exists(page: Path) -> None:
+    """``Class.attribute`` in backticks, of a class of the product."""
+    for kind, name in re.findall(r"`([A-Z]\w*)\.([a-z]\w*)(?:\(\w*\))?`", page.read_text(encoding="utf-8")):
+        assert kind in CLASSES, kind
+        assert name in methods(kind) | ATTRIBUTES[kind], f"{kind}.{name}"
 
 
 def methods(kind: str) -> set[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 import traceback
 from collections.abc import Callable
 
@@ -20,7 +19,7 @@ from pliant.model.speedup import Model
 from pliant.mpi.bare import resizer as bare
 from pliant.mpi.context import Context
 from pliant.mpi.join import together
-from pliant.mpi.resizer import abort
+from pliant.mpi.resizer import abort, say
 from pliant.mpi.resizing.scheduled import AgentResizer
 from pliant.mpi.team import Member, assemble, broadcast, count_members, gather_all
 from pliant.mpi.wait import Wait
@@ -81,7 +80,7 @@ def say_through(limit_s: float) -> None:
 
 
 def _pass_on(text: str) -> None:
-    sys.stderr.write(f"pliant: the scheduler says: {text}\n")
+    say(f"the scheduler says: {text}")
 
 
 def _orphaned(place: environment.Environment) -> Callable[[str], None]:

@@ -6,13 +6,13 @@ is next to one of the others.
 
 from __future__ import annotations
 
-import sys
 import time
 
 import numpy as np
 from mpi4py import MPI
 
 from pliant.model.errors import PliantError
+from pliant.mpi.resizer import say
 from pliant.mpi.wait import Wait
 
 TAG = 32765
@@ -50,9 +50,7 @@ class LeavingRanks:
                 raise PliantError(f"{self._error(why)}; {ALONE}")
             if waited_s > wait.limit_s and not self._told:
                 self._told = True
-                sys.stderr.write(
-                    f"pliant: {self._error(f'has not yet; waiting for up to {limit_s:.3g} s')}\n"
-                )
+                say(str(self._error(f"has not yet; waiting for up to {limit_s:.3g} s")))
 
         with wait.looking(look):
             wait.requests(self._requests, "all ranks to leave their loop", limited=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,6 +21,7 @@ from pliant.mpi.context import MAX_NODES, Context
 from pliant.mpi.errors import Released
 from pliant.mpi.leaving import LeavingRanks
 from pliant.mpi.pace import Pace, Totals
+from pliant.mpi.resizer import say
 from pliant.mpi.snapshot import LoopPlace, Snapshot
 from pliant.mpi.stalling import Stalling
 from pliant.mpi.watching import Watch
@@ -61,7 +61,7 @@ def can_grow() -> bool:
     try:
         by_agent(abilities.find([]))
     except ValueError as error:
-        sys.stderr.write(f"pliant: the job keeps its size: {error}\n")
+        say(f"the job keeps its size: {error}")
         return False
     return True
 

@@ -1,5 +1,5 @@
-"""Where a rank is that has not made a step for long: a line in the job's log, once, so that ranks that wait for each
-other in different calls can be told from one that computes."""
+"""A rank that makes no step for long says in the job's log where it is, once. So a user can tell ranks that wait for
+each other in different calls from one that computes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
+
+from pliant.mpi.resizer import say
 
 _PLIANT = Path(__file__).parents[1]
 _NOT_THE_PROGRAM = (
@@ -71,7 +73,4 @@ class Stalling:
 
     def _tell(self, step: int) -> None:
         where = of_the_program(places(sys._current_frames().get(self._loops)))  # noqa: SLF001 - its only way
-        sys.stderr.write(
-            f"pliant: rank {self._rank()} has been in step {step} for {self._limit_s:g} s (PLIANT_STALL_S): {where}\n"
-        )
-        sys.stderr.flush()
+        say(f"rank {self._rank()} has been in step {step} for {self._limit_s:g} s (PLIANT_STALL_S): {where}")

@@ -1,4 +1,4 @@
-"""The model of a launch (`lab/src/pliant_lab/measure/launch_phases.py`), fitted to small launches that were measured and held against large
+"""The model of a launch (`launch_phases.py`), fitted to small launches that were measured and held against large
 ones."""
 
 from __future__ import annotations

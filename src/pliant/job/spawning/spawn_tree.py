@@ -187,9 +187,9 @@ class SpawnTreeNode:
     # ---- where it is called off ---------------------------------------------------------------------
 
     def go(self) -> o.Steps[None]:
-        """A newcomer goes again: when all have that it has started, and all that these have. However long that takes,
-        it does not fail, which would end the job that goes on; who stands still for ever is ended when that ends. Where
-        :meth:`part` has been before, this is a second barrier: the first says nothing of who goes."""
+        """A newcomer leaves when its whole subtree has left. It waits without a limit and never fails: a failure would
+        end the job that goes on. A process that hangs ends with the job. After :meth:`part` this is a second barrier,
+        as the first does not tell which processes leave."""
         parent = () if self._parent is None else (self._parent,)
         for comms in (tuple(child.comm for child in self.children), parent):
             parting, self._parting = self._parting, []

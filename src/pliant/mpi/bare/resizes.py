@@ -203,9 +203,8 @@ def _hand_over(context: Context, bare: Bare, comm: MPI.Intracomm, sources: int, 
 
 @contextmanager
 def logged(wait: Wait, step: int, *, speaks: bool) -> Iterator[None]:
-    """Who speaks for the job says each phase of the block on standard error when the job comes to it, in a line of its
-    own, as others write there too. mpiexec ends all processes of a program at once when one fails: what was said before
-    is all that then tells where that was."""
+    """The rank that speaks for the job logs each phase of a resize in the block, a line each. mpiexec ends all
+    processes of a program when one fails: then only these lines tell in which phase that was."""
 
     def come(phase: Phase | None) -> None:
         if phase is not None:

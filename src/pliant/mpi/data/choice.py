@@ -1,4 +1,4 @@
-"""The method that carries a stage: the one that the first source was asked for, on all ranks."""
+"""Chooses the method that carries a stage of a redistribution. All ranks use the one that the first source names."""
 
 from __future__ import annotations
 

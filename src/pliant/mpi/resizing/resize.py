@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from pliant.mpi.data.ahead import Ahead, worthwhile
 from pliant.mpi.data.arrays import Array, filler
 from pliant.mpi.data.transport import redistribute
 from pliant.mpi.errors import Undone
+from pliant.mpi.resizer import say
 from pliant.mpi.resizing.admission import admit, agreed, has_descriptors, united
 from pliant.mpi.resizing.begun import After, Begun, Met
 from pliant.mpi.resizing.phases import PhaseFollower
@@ -413,10 +413,10 @@ def name_held(context: Context, held: list[int], step: int, before: int) -> None
         if context.team is not None and context.team.own.rank == 0:
             value = filler(array.dtype) if isinstance(array, Array) else None
             filled = "" if value is None else f"it has been filled with {value}, and "
-            sys.stderr.write(
-                f"pliant: at step {step} the job went from {before} to {count(context.team.nodes, 'node')}, and on "
+            say(
+                f"at step {step} the job went from {before} to {count(context.team.nodes, 'node')}, and on "
                 f"{ranks} of its ranks the program still holds .local or .owned of array {array.name!r} from "
                 "before, or a view of it. That is no part of the array any more: "
                 f"{filled}it is read-only where it can be. Take .local "
-                "and .owned anew in each step before they are used; where the program does so, nothing is wrong.\n"
+                "and .owned anew in each step before they are used; where the program does so, nothing is wrong."
             )

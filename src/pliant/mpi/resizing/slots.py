@@ -7,7 +7,6 @@ Those who sleep leave the communicator of the others, with nothing of the data, 
 from __future__ import annotations
 
 import errno
-import sys
 
 from mpi4py import MPI
 
@@ -16,6 +15,7 @@ from pliant.job.negotiation import Situation
 from pliant.mpi import join
 from pliant.mpi.context import Context
 from pliant.mpi.errors import Released, Undone
+from pliant.mpi.resizer import abort
 from pliant.mpi.resizing import resize
 from pliant.mpi.resizing.admission import has_descriptors
 from pliant.mpi.resizing.parking import ParkedRank, WakeOrder, WakerGone
@@ -72,13 +72,9 @@ def sleep(context: Context) -> Snapshot:
     try:
         word = context.bed.sleep(MPI.COMM_WORLD.Iprobe)
     except WakerGone:
-        sys.stderr.write(
-            f"pliant: rank {MPI.COMM_WORLD.rank} sleeps on {context.node}, and rank 0 there, which was to wake it, "
-            "is gone\n"
+        abort(
+            f"rank {MPI.COMM_WORLD.rank} sleeps on {context.node}, and rank 0 there, which was to wake it, is gone"
         )
-        sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(1)
-        raise
     context.bed = None
     if word.end:
         context.released = True

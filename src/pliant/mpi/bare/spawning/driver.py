@@ -6,7 +6,6 @@ What blocks in MPI has a watchdog; all else is tested in a loop that ends in Sta
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from typing import Any, TypeVar, cast
 
@@ -18,6 +17,7 @@ from pliant.model.errors import PliantError
 from pliant.mpi import join
 from pliant.mpi.bare.spawning.process import host
 from pliant.mpi.bare.spawning.words import TAG, receive_all, send, tell
+from pliant.mpi.resizer import say
 from pliant.mpi.resizing.admission import has_descriptors
 from pliant.mpi.team import gather_all, part_with
 from pliant.mpi.wait import Wait, nothing
@@ -55,8 +55,7 @@ def _carry_out(operation: o.Operation, wait: Wait) -> Any:  # noqa: C901, PLR091
         case o.Reach(phase):
             wait.come(phase)
         case o.Say(text):
-            sys.stderr.write(f"pliant: {text}\n")
-            sys.stderr.flush()
+            say(text)
         case o.Alone():
             return MPI.COMM_SELF
         case o.Duplicate(what):

@@ -86,7 +86,7 @@ class Trial:
         )
         if said.returncode and not any(isinstance(record, r.JobEnded) for record in self.run.records()):
             raise Failure(f"the order fails: {said.stderr}")
-        last = self.next(partial(ends, self.resizes))
+        last = self.next(partial(ends_job, self.resizes))
         if isinstance(last, r.ResizeFailed) or (isinstance(last, r.ResizeDone) and last.released):
             self.next(lambda record: isinstance(record, r.NodesClean))
         return last
@@ -113,7 +113,7 @@ class Trial:
         return is_right(self.run.finish()["hit"]["result"])
 
 
-def ends(number: int, record: r.Record) -> bool:
+def ends_job(number: int, record: r.Record) -> bool:
     match record:
         case r.ResizeDone(resize=resize) | r.ResizeFailed(resize=resize):
             return resize == number

@@ -60,7 +60,7 @@ def wait_for(place: Path, kind: type[r.Record], count: int = 1) -> None:
         time.sleep(0.02)
 
 
-def left(cluster: VirtualCluster, names: tuple[str, ...]) -> list[str]:
+def left_behind(cluster: VirtualCluster, names: tuple[str, ...]) -> list[str]:
     """Processes and files of agents and jobs that are still there."""
     files = "ls -d /tmp/pliant-[0-9]* /dev/shm/pliant-* /dev/shm/mpich* 2>/dev/null"
     there = [line for name in names for line in cluster.run(["sh", "-c", files], on=name).stdout.splitlines()]
@@ -105,7 +105,7 @@ def test_jobs_grow_and_shrink_over_hosts(four: VirtualCluster) -> None:
     report = json.loads(out)["runs"][0]
     assert report["expands"]
     assert report["shrinks"]
-    assert not left(four, four.names)
+    assert not left_behind(four, four.names)
 
 
 def test_a_node_that_dies_is_lost_with_what_it_ran_and_no_more(four: VirtualCluster) -> None:
@@ -129,7 +129,7 @@ def test_a_node_that_dies_is_lost_with_what_it_ran_and_no_more(four: VirtualClus
     assert "lost node02: the connection was closed" in err
     states = {name: job["state"] for name, job in jobs_of(out).items()}
     assert states == {"first": "COMPLETED", "both": "NODE_FAIL", "last": "COMPLETED"}
-    assert not left(four, ("node01", "node03", "node04"))
+    assert not left_behind(four, ("node01", "node03", "node04"))
 
 
 def test_hosts_that_cannot_be_had_are_named(four: VirtualCluster) -> None:
@@ -141,7 +141,7 @@ def test_hosts_that_cannot_be_had_are_named(four: VirtualCluster) -> None:
         "1 of 4 nodes cannot be had: node03: ssh ended with code 255: ssh: connect to host node03"
         in done.stderr
     )
-    assert not left(four, ("node01", "node02", "node04"))
+    assert not left_behind(four, ("node01", "node02", "node04"))
 
 
 def test_places_on_several_hosts_find_each_other(four: VirtualCluster) -> None:
@@ -161,4 +161,4 @@ def test_places_on_several_hosts_find_each_other(four: VirtualCluster) -> None:
     done = four.run([PLIANT, "run", *words, "--", sys.executable, program], timeout_s=PATIENCE_S)
     [job] = jobs_of(done.stdout).values()
     assert (job["state"], job["result"]) == ("COMPLETED", "node01 node02 node03"), done.stderr
-    assert not left(four, four.names)
+    assert not left_behind(four, four.names)

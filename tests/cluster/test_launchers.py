@@ -36,13 +36,13 @@ TOLD = {
 }
 
 
-def says(what: object) -> Contender:
+def contender_that_says(what: object) -> Contender:
     return Contender("ours", lambda _: ["echo", json.dumps(what)], tells=True)
 
 
 def test_all_run_in_each_round_and_one_that_fails_ends_nothing(cluster: VirtualCluster) -> None:
     fails = Contender("fails", lambda names: ["sh", "-c", f"echo {len(names)} in vain >&2; exit 3"])
-    several = [flat(2), fails, says(TOLD)]
+    several = [flat(2), fails, contender_that_says(TOLD)]
     done: list[None] = []
     rows = measure(cluster, EFFORT, several, QUIET, lambda: done.append(None))
     assert len(done) == steps(EFFORT, several) == 12
@@ -76,8 +76,8 @@ def test_the_flat_loop_reaches_every_node_and_tells_of_one_that_fails(cluster: V
     [
         (Contender("slow", lambda _: ["sleep", "1000"]), "sleep 1000: no end within 0.3 s on head"),
         (Contender("not there", lambda _: ["no-such-launcher"]), "exit code 127: .*no-such-launcher"),
-        (says({"nodes": 4}), "its JSON is not as expected"),
-        (says([]), "its JSON is not as expected"),
+        (contender_that_says({"nodes": 4}), "its JSON is not as expected"),
+        (contender_that_says([]), "its JSON is not as expected"),
     ],
 )
 def test_a_contender_that_fails_is_told_with_its_words(

@@ -29,7 +29,7 @@ def until(true: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def told(cluster: VirtualCluster, *words: str, **env: str) -> dict[str, Any]:
+def launch_json(cluster: VirtualCluster, *words: str, **env: str) -> dict[str, Any]:
     done = cluster.run([PLIANT, "launch", "--json", *words], timeout_s=PATIENCE_S, env=env)
     assert done.stdout, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -46,7 +46,7 @@ def sleepers(cluster: VirtualCluster, seconds: int) -> int:
 
 
 def test_a_program_runs_on_every_node(cluster: VirtualCluster) -> None:
-    answer = told(cluster, "--hosts", "node[01-16]", "--degree", "3", "--", "hostname")
+    answer = launch_json(cluster, "--hosts", "node[01-16]", "--degree", "3", "--", "hostname")
     assert [(each["node"], each["stdout"]) for each in answer["outputs"]] == [
         (name, f"{name}\n") for name in cluster.names
     ]
@@ -58,12 +58,12 @@ def test_a_program_runs_on_every_node(cluster: VirtualCluster) -> None:
 def test_sixty_four_nodes_and_an_mpi_world_on_sixteen_of_them() -> None:
     """An inner node of the large tree is killed as well: the others go on."""
     with virtual_cluster(nodes=64) as cluster:
-        answer = told(cluster, "--hosts", "node[01-64]", "--degree", "8", "--", "hostname")
+        answer = launch_json(cluster, "--hosts", "node[01-64]", "--degree", "8", "--", "hostname")
         assert [each["stdout"] for each in answer["outputs"]] == [f"{name}\n" for name in cluster.names]
         assert (answer["code"], answer["depth"]) == (0, 2)
         assert answer["connections_max"] <= 8 + 1 + 6
         words = ("--degree", "4", "--mpi", "--", sys.executable, "-c", ALLREDUCE)
-        world = told(cluster, "--hosts", "node[01-16]", *words)
+        world = launch_json(cluster, "--hosts", "node[01-16]", *words)
         assert sorted(int(each["stdout"].split()[1]) for each in world["outputs"]) == list(range(16))
         assert {each["stdout"].split()[3] for each in world["outputs"]} == {"120"}
         process = started(
@@ -80,7 +80,7 @@ def test_sixty_four_nodes_and_an_mpi_world_on_sixteen_of_them() -> None:
 
 
 def test_one_mpi_world_over_nodes(cluster: VirtualCluster) -> None:
-    answer = told(
+    answer = launch_json(
         cluster, "--hosts", "node[01-03]", "-n", "4", "--mpi", "--", sys.executable, "-c", ALLREDUCE
     )
     assert answer["code"] == 0, answer
@@ -104,15 +104,17 @@ def test_what_listens_is_reached_at_the_interface_that_was_named(cluster: Virtua
 
 
 def test_nodes_that_cannot_be_had_are_named(cluster: VirtualCluster) -> None:
-    answer = told(cluster, "--hosts", "node02,node99,node03", "--", "true")
+    answer = launch_json(cluster, "--hosts", "node02,node99,node03", "--", "true")
     assert answer["code"] == 1
     assert "node99: ssh ended with code 255: ssh: Could not resolve hostname node99" in answer["stderr"]
-    answer = told(cluster, "--hosts", "node02,node99,node03", "--survive", "--degree", "1", "--", "hostname")
+    answer = launch_json(
+        cluster, "--hosts", "node02,node99,node03", "--survive", "--degree", "1", "--", "hostname"
+    )
     assert {each["node"]: each["stdout"] for each in answer["outputs"]} == {
         "node02": "node02\n", "node99": "", "node03": "node03\n",
     }  # fmt: skip
     assert answer["lost"].keys() == {"node99"}
-    refused = told(
+    refused = launch_json(
         cluster, "--hosts", "node04", "--ssh-option=-i/dev/null", "--ssh-option=-Fnone", "--", "true"
     )
     assert refused["code"] == 1

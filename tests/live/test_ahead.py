@@ -24,7 +24,7 @@ def is_resize(number: int, record: r.ResizeDone) -> bool:
     return record.resize == number
 
 
-def begun(start: Start, flag: Path, keys: str, mib: int = 64, env: str = "") -> BatchRun:
+def start_run(start: Start, flag: Path, keys: str, mib: int = 64, env: str = "") -> BatchRun:
     program = f"env PLIANT_VERIFY=1 {env} python {PROGRAMS / 'constants.py'} {flag} {mib}"
     run = start(f"nodes = 3\n{KEEP}\n{keys}", job("job", program, "{ min = 1, max = 4 }"))
     run.wait_for(r.JobMalleable)
@@ -40,7 +40,7 @@ def test_constants_come_through_growth_and_shrink_and_the_job_computes_meanwhile
     start: Start, tmp_path: Path
 ) -> None:
     flag = tmp_path / "flag"
-    run = begun(start, flag, "", 40)
+    run = start_run(start, flag, "", 40)
     moved = []
     for number, size in enumerate((2, 3, 1), 1):
         ordered(run, size)
@@ -65,7 +65,7 @@ def test_a_newcomer_that_is_lost_meanwhile_costs_the_resize_alone(
     start: Start, tmp_path: Path, how: str
 ) -> None:
     flag = tmp_path / "flag"
-    run = begun(start, flag, "resize_deadline_s = 6.0", 256, "PLIANT_DEADLINE=9")
+    run = start_run(start, flag, "resize_deadline_s = 6.0", 256, "PLIANT_DEADLINE=9")
     ordered(run, 2)
     for pid in moving(run, flag, 2):
         os.kill(pid, signal.SIGKILL if how == "dies" else signal.SIGSTOP)
@@ -78,7 +78,7 @@ def test_a_newcomer_that_is_lost_meanwhile_costs_the_resize_alone(
 @pytest.mark.long
 def test_a_job_that_ends_meanwhile_ends_well(start: Start, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
-    run = begun(start, flag, "", 256)
+    run = start_run(start, flag, "", 256)
     ordered(run, 3)
     moving(run, flag, 3)
     flag.touch()
@@ -89,7 +89,7 @@ def test_a_job_that_ends_meanwhile_ends_well(start: Start, tmp_path: Path) -> No
 @pytest.mark.long
 def test_a_rank_that_cannot_move_its_own_fails_the_resize_alone(start: Start, tmp_path: Path) -> None:
     flag, given = tmp_path / "flag", tmp_path / "given"
-    run = begun(start, flag, "", 64, f"GIVEN={given}")
+    run = start_run(start, flag, "", 64, f"GIVEN={given}")
     given.touch()
     until(lambda: not given.exists(), "the program to give its memory back")
     ordered(run, 2)

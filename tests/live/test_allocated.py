@@ -45,7 +45,7 @@ def hello(node: str) -> o.Heard:
     return o.Heard(node, codec.raw(m.Heartbeat()))
 
 
-def said(message: m.AgentMessage) -> o.Heard:
+def heard_from_agent(message: m.AgentMessage) -> o.Heard:
     return o.Heard("n0", codec.raw(message), 1)
 
 
@@ -114,7 +114,7 @@ GRANTED: list[Event] = [*CAME, o.Granted((), (), 120.0)]
 def test_a_failure_is_told_behind_the_end_of_the_allocation_and_so_is_what_follows(
     end: m.Exited, slurm: Slurm
 ) -> None:
-    failed, beat = said(end), said(m.Heartbeat())
+    failed, beat = heard_from_agent(end), heard_from_agent(m.Heartbeat())
     over = ("COMPLETING|TimeLimit|INVALID", (failed, beat, LOST))
     told = asyncio.run(told_of([("RUNNING|None|2:00", ()), over], slurm, 7))
     ended = o.EndAll("Slurm job 7 has come to its time limit", JobState.TIMEOUT)
@@ -122,14 +122,14 @@ def test_a_failure_is_told_behind_the_end_of_the_allocation_and_so_is_what_follo
 
 
 def test_a_failure_in_an_allocation_that_goes_on_is_a_failure(slurm: Slurm) -> None:
-    failed, ended = said(m.Exited(1, 0, 0, 1)), said(m.Exited(2, 0, 0, 0))
+    failed, ended = heard_from_agent(m.Exited(1, 0, 0, 1)), heard_from_agent(m.Exited(2, 0, 0, 0))
     told = asyncio.run(told_of([("RUNNING|None|2:00", (ended, failed, LOST))], slurm, 6))
     assert told == [*GRANTED, ended, failed, LOST]
     assert len(slurm.asked.read_text().splitlines()) == 2, "at the start, and once for both"
 
 
 def test_slurm_is_asked_once_a_second_however_many_ranks_fail(slurm: Slurm) -> None:
-    failed = tuple(said(m.Exited(number, 0, 0, 1)) for number in range(5))
+    failed = tuple(heard_from_agent(m.Exited(number, 0, 0, 1)) for number in range(5))
 
     async def told() -> None:
         nodes, heard, news = TwoNodes(), list[Event](), asyncio.Event()

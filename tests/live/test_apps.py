@@ -25,7 +25,7 @@ APPS = {
 RIGID = {"cg": "cg_rigid", "nbody": "nbody_rigid", "flexible_sleep": "flexible_sleep_rigid"}
 
 
-def says(app: str, *more: str, ranks: int = 0, **env: str) -> str:
+def output_of(app: str, *more: str, ranks: int = 0, **env: str) -> str:
     """What the program prints; ``ranks`` 0: without mpiexec."""
     start = [MPIEXEC, "-n", str(ranks)] if ranks else []
     words = [*start, sys.executable, "-m", "mpi4py", "-m", f"pliant.apps.{app}", *more]
@@ -40,22 +40,22 @@ def says(app: str, *more: str, ranks: int = 0, **env: str) -> str:
 @pytest.mark.parametrize("app", APPS)
 def test_the_result_is_that_of_a_serial_run_on_any_number_of_ranks(app: str) -> None:
     options = APPS[app].split()
-    serial = says(app, *options, "--serial")
+    serial = output_of(app, *options, "--serial")
     assert len(serial.splitlines()) == 1
     for ranks in (1, 2, 3):
-        assert says(app, *options, ranks=ranks) == serial
-    told, result = says(app, *options, "--check", "sync", ranks=2).splitlines()
+        assert output_of(app, *options, ranks=ranks) == serial
+    told, result = output_of(app, *options, "--check", "sync", ranks=2).splitlines()
     assert json.loads(told)["actions"]["no action"][0] == 30
     assert result == serial.strip()
     if app in RIGID:
-        assert says(RIGID[app], *options, ranks=3) == serial
+        assert output_of(RIGID[app], *options, ranks=3) == serial
 
 
 @pytest.mark.parametrize("app", APPS)
 def test_the_result_is_that_of_a_serial_run_when_the_program_resizes_itself(app: str) -> None:
     options = [*APPS[app].split(), "--min", "1", "--factor", "1"]
-    resized = says(app, *options, ranks=1, PLIANT_RESIZE_AT="5:3,10:2")
-    assert resized == says(app, *options, "--serial")
+    resized = output_of(app, *options, ranks=1, PLIANT_RESIZE_AT="5:3,10:2")
+    assert resized == output_of(app, *options, "--serial")
 
 
 @pytest.mark.long

@@ -45,7 +45,7 @@ def run(
     return subprocess.CompletedProcess(HEAT, process.returncode, out, err)
 
 
-def told(ran: subprocess.CompletedProcess[str]) -> list[str]:
+def resize_lines(ran: subprocess.CompletedProcess[str]) -> list[str]:
     """What it has said of its resizes, in their order; its result is right."""
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines() == [solve_serial(64, 64, 40)]
@@ -54,7 +54,7 @@ def told(ran: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_a_program_grows_in_parallel_and_shrinks_by_termination() -> None:
-    assert told(heat(*ONE, PLIANT_RESIZE_AT="10:3,20:1", PLIANT_RESIZE_STRATEGY="diffusive")) == [
+    assert resize_lines(heat(*ONE, PLIANT_RESIZE_AT="10:3,20:1", PLIANT_RESIZE_STRATEGY="diffusive")) == [
         "step 10 from 1 to 3 nodes, by merge and diffusive, as PLIANT_RESIZE_STRATEGY says",
         "step 20 from 3 to 1 node, by termination of 2 ranks",
     ]
@@ -64,7 +64,7 @@ def test_ranks_of_an_initial_world_over_several_nodes_sleep_and_others_come() ->
     mpiexec = (str(MPIEXEC), "-launcher", "fork", "-hosts", "a:1,b:1", "-n", "2")
     named = {"PLIANT_RESIZE_HOSTS": NODES, "MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1"}
     named["PLIANT_RESIZE_SHRINK"] = "zombie"
-    assert told(heat(*mpiexec, PLIANT_RESIZE_AT="10:1,20:3", **named)) == [
+    assert resize_lines(heat(*mpiexec, PLIANT_RESIZE_AT="10:1,20:3", **named)) == [
         "step 10 from 2 to 1 node, by termination of 0 ranks, and 1 that sleep and hold their nodes",
         "step 20 from 1 to 3 nodes, by merge and diffusive, as the new groups differ",
     ]
@@ -73,7 +73,7 @@ def test_ranks_of_an_initial_world_over_several_nodes_sleep_and_others_come() ->
 def test_a_world_that_is_cut_ends_and_what_it_needs_is_started_anew() -> None:
     """Its node is free then; the root's records go to a newcomer."""
     mpiexec = (str(MPIEXEC), "-launcher", "fork", "-hosts", "a:1,b:1", "-n", "2")
-    assert told(heat(*mpiexec, PLIANT_RESIZE_AT="10:1,20:2", PLIANT_RESIZE_HOSTS="a:1,b:1")) == [
+    assert resize_lines(heat(*mpiexec, PLIANT_RESIZE_AT="10:1,20:2", PLIANT_RESIZE_HOSTS="a:1,b:1")) == [
         "step 10 from 2 to 1 node, by termination of 2 ranks, 1 started anew by hypercube, as all new groups are equal",
         "step 20 from 1 to 2 nodes, by merge and hypercube, as all new groups are equal",
     ]
@@ -86,7 +86,7 @@ TWO_EACH = "a:2,b:2"
 def test_ranks_of_a_node_sleep_and_wake_up() -> None:
     """Of an initial world and of one that was started; what holds a rank awake that sleeps again is its second word."""
     at = "10:2,15:b=1,20:b=2,25:a=1+b=1,30:a=2+b=2,35:1"
-    assert told(heat(str(MPIEXEC), *SLOTS, PLIANT_RESIZE_AT=at, PLIANT_RESIZE_HOSTS=TWO_EACH)) == [
+    assert resize_lines(heat(str(MPIEXEC), *SLOTS, PLIANT_RESIZE_AT=at, PLIANT_RESIZE_HOSTS=TWO_EACH)) == [
         "step 10 from 1 to 2 nodes, by merge and hypercube, as all new groups are equal",
         "step 15 to a=2,b=1, by termination of 0 ranks, and 1 that sleep and hold their nodes",
         "step 20 to a=2,b=2, by 1 that wake up",
@@ -99,7 +99,7 @@ def test_ranks_of_a_node_sleep_and_wake_up() -> None:
 @pytest.mark.long
 def test_ranks_that_sleep_end_with_their_node_or_with_the_job_and_none_wakes_that_is_not_there() -> None:
     at = "10:2,15:b=1,20:1,25:a=1,30:a=2,32:a=1"
-    assert told(heat(str(MPIEXEC), *SLOTS, PLIANT_RESIZE_AT=at, PLIANT_RESIZE_HOSTS=TWO_EACH)) == [
+    assert resize_lines(heat(str(MPIEXEC), *SLOTS, PLIANT_RESIZE_AT=at, PLIANT_RESIZE_HOSTS=TWO_EACH)) == [
         "step 10 from 1 to 2 nodes, by merge and hypercube, as all new groups are equal",
         "step 15 to a=2,b=1, by termination of 0 ranks, and 1 that sleep and hold their nodes",
         "step 20 from 2 to 1 node, by termination of 2 ranks",
@@ -108,7 +108,7 @@ def test_ranks_that_sleep_end_with_their_node_or_with_the_job_and_none_wakes_tha
         "step 32 to a=1, by termination of 0 ranks, and 1 that sleep and hold their nodes",
     ]
     ran = heat(str(MPIEXEC), *SLOTS, PLIANT_RESIZE_AT="10:b=1,20:2", PLIANT_RESIZE_HOSTS=TWO_EACH)
-    first, second = told(ran)
+    first, second = resize_lines(ran)
     assert first.startswith("step 10: the job stays as it is, as not so many ranks sleep on b: ")
     assert second.startswith("step 20 from 1 to 2 nodes")
 
@@ -147,7 +147,7 @@ def test_a_rank_that_sleeps_takes_no_processor(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_shrink_by_respawn_starts_all_that_is_left_anew() -> None:
-    assert told(heat(*ONE, PLIANT_RESIZE_AT="10:3,20:2", PLIANT_RESIZE_SHRINK="respawn")) == [
+    assert resize_lines(heat(*ONE, PLIANT_RESIZE_AT="10:3,20:2", PLIANT_RESIZE_SHRINK="respawn")) == [
         "step 10 from 1 to 3 nodes, by merge and hypercube, as all new groups are equal",
         "step 20 from 3 to 2 nodes, by termination of 3 ranks, 2 started anew by hypercube, as all new groups are equal",
     ]
@@ -189,7 +189,7 @@ def test_newcomers_that_are_late_are_waited_for_or_sent_away() -> None:
     """Waited for before the next resize, and where that is at once the job waits; sent away at the end."""
     ran = heat(*ONE, PLIANT_RESIZE_AT="10:2,20:1,38:2", PLIANT_RESIZE_STRATEGY="asynchronous")
     by = "by merge and hypercube, as all new groups are equal"
-    step, *rest = told(ran)
+    step, *rest = resize_lines(ran)
     assert re.fullmatch(
         rf"step 1\d from 1 to 2 nodes, {by}; newcomers were started beside the job at step 10", step
     )
@@ -227,7 +227,7 @@ def test_newcomers_start_others_before_they_prepare_themselves(tmp_path: Path) -
 @pytest.mark.long
 def test_one_rank_starts_newcomers_and_tells_the_rest() -> None:
     ran = heat(*ONE[:-1], "2", PLIANT_RESIZE_AT="10:3,20:2", PLIANT_RESIZE_STRATEGY="one,diffusive")
-    assert told(ran) == [
+    assert resize_lines(ran) == [
         (
             "step 10 from 1 to 3 nodes, by merge and diffusive, as PLIANT_RESIZE_STRATEGY says; one rank started newcomers, "
             "and told the rest"
@@ -237,7 +237,7 @@ def test_one_rank_starts_newcomers_and_tells_the_rest() -> None:
 
 
 def test_all_processes_are_replaced_by_the_baseline_method() -> None:
-    assert told(heat(*ONE, PLIANT_RESIZE_AT="10:2,20:1", PLIANT_RESIZE_METHOD="baseline")) == [
+    assert resize_lines(heat(*ONE, PLIANT_RESIZE_AT="10:2,20:1", PLIANT_RESIZE_METHOD="baseline")) == [
         "step 10 from 1 to 2 nodes, by baseline and hypercube, as all new groups are equal",
         "step 20 from 2 to 1 node, by termination of 2 ranks, 1 started anew by hypercube, as all new groups are equal",
     ]
@@ -309,7 +309,7 @@ def test_a_resize_that_failed_is_not_taken_for_done_by_the_next(tmp_path: Path) 
     """The timetable has a shrink from 3 nodes to 2, and the job is still on 1: it grows; then there is nothing to do."""
     (tmp_path / "later.py").write_text(LATER)
     ran = run(ONE, (str(tmp_path / "later.py"),), {"PLIANT_RESIZE_AT": "10:3,20:2,25:1,30:2"})
-    assert told(ran) == [
+    assert resize_lines(ran) == [
         (
             "step 10: the job stays at 1 rank: there is no program '/no/such/program' that can be executed, at least for "
             "one of them; give its full path"

@@ -27,7 +27,7 @@ def serial(turns: int) -> str:
     return f"{turns} {crc32(repr(numbers).encode())}"
 
 
-def begun(start: Start, flag: Path, how: str, *more: str, nodes: int = 4, preferred: int = 1) -> BatchRun:
+def start_run(start: Start, flag: Path, how: str, *more: str, nodes: int = 4, preferred: int = 1) -> BatchRun:
     command = f"python {PROGRAM} {how} {flag} {' '.join(more)}"
     started = start(
         f"nodes = {nodes}\n{KEEP}", job("a", command, f"{{ min = 1, max = 4, preferred = {preferred} }}")
@@ -52,7 +52,7 @@ def resized(started: BatchRun, number: int, size: int) -> r.ResizeDone:
 @pytest.mark.parametrize("how", ["steps", pytest.param("own", marks=pytest.mark.long)])
 def test_a_list_that_a_program_moves_is_that_of_a_serial_run(start: Start, tmp_path: Path, how: str) -> None:
     flag = tmp_path / "flag"
-    started = begun(start, flag, how)
+    started = start_run(start, flag, how)
     for number, size in enumerate((3, 2, 1), 1):
         resized(started, number, size)
     assert is_right(started, flag), started.story()
@@ -62,7 +62,7 @@ def test_a_list_that_a_program_moves_is_that_of_a_serial_run(start: Start, tmp_p
 @pytest.mark.parametrize("how", ["steps", "own"])
 def test_what_a_hook_raises_undoes_the_resize_and_says_where(start: Start, tmp_path: Path, how: str) -> None:
     flag = tmp_path / "flag"
-    started = begun(start, flag, how, "bad")
+    started = start_run(start, flag, how, "bad")
     assert started.order("a", "3").returncode == 0
     failed = started.wait_for(r.ResizeFailed)
     assert "on rank 1 carry() that is called during a resize (ValueError: not this one)" in failed.error
@@ -79,7 +79,7 @@ def test_a_list_moves_where_the_program_resizes_itself() -> None:
 def test_a_loop_of_its_own_leaves_nodes_that_are_asked_back(start: Start, tmp_path: Path) -> None:
     """It moves to a node that is free, and then there is none and it becomes smaller."""
     flag = tmp_path / "flag"
-    started = begun(start, flag, "own", nodes=3, preferred=2)
+    started = start_run(start, flag, "own", nodes=3, preferred=2)
     for node in (0, 1):
         assert "will be given back" in pliant(started, "nodes", "remove", f"n{node}")
         started.wait_for(r.NodesReturned, partial(has, NodeSet.of([node])))
@@ -96,12 +96,12 @@ def test_a_loop_of_its_own_leaves_nodes_that_are_asked_back(start: Start, tmp_pa
 def test_each_rank_that_leaves_has_acknowledged_its_shrink(start: Start, tmp_path: Path) -> None:
     """The scheduler takes no node of a shrink for free before all ranks there have said goodbye and ended."""
     flag = tmp_path / "flag"
-    started = begun(start, flag, "own")
+    started = start_run(start, flag, "own")
     resized(started, 1, 3)
     done = resized(started, 2, 1)
     clean = started.wait_for(r.NodesClean)
     assert clean.at >= done.at
-    until(lambda: gone(started) == done.released.mask, "all nodes that were given back to be clean")
+    until(lambda: left_nodes(started) == done.released.mask, "all nodes that were given back to be clean")
     assert is_right(started, flag), started.story()
 
 
@@ -109,7 +109,7 @@ def has(nodes: NodeSet, record: r.NodesReturned) -> bool:
     return record.nodes == nodes
 
 
-def gone(started: BatchRun) -> int:
+def left_nodes(started: BatchRun) -> int:
     nodes = 0
     for each in started.records():
         if isinstance(each, r.NodesClean):

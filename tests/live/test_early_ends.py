@@ -17,14 +17,14 @@ LEAVES = f"python {PROGRAMS / 'leaves.py'}"
 SPAWNS = PROGRAMS / "spawns.py"
 
 
-def ends(start: Start, *jobs: str, nodes: int = 2, slots: int = 1) -> dict[str, str]:
+def ends_by_name(start: Start, *jobs: str, nodes: int = 2, slots: int = 1) -> dict[str, str]:
     """How jobs have ended."""
     run = start(f"nodes = {nodes}\nslots = {slots}", *jobs)
     return {name: each["error"] or each["state"] for name, each in run.finish(None).items()}
 
 
 def test_a_rank_that_ends_with_0_before_mpi_finalize_is_named(start: Start) -> None:
-    said = ends(
+    said = ends_by_name(
         start,
         job("one", f"{LEAVES} exit rigid", "1"),
         job("two", f"{LEAVES} exit rigid", "2"),
@@ -53,7 +53,7 @@ def test_so_it_is_by_pliant_launch() -> None:
 @pytest.mark.long
 def test_a_block_is_left_by_all_ranks_alike(start: Start) -> None:
     impatient, two = f"env PLIANT_DEADLINE=1.5 {LEAVES}", "{ min = 2, max = 2 }"
-    said = ends(
+    said = ends_by_name(
         start,
         job("sys", f"{impatient} sys", two),
         job("all", f"{impatient} break all", "2"),
@@ -70,7 +70,7 @@ def test_who_spawns_is_told_what_works(start: Start) -> None:
     works = [job("works", f"python -m mpi4py.futures {SPAWNS}", "2")]
     if own_library().mpi.flavour == INTEL:
         works.clear()  # its ranks crash when they part
-    said = ends(start, job("spawns", f"python {SPAWNS}", "1"), *works)
+    said = ends_by_name(start, job("spawns", f"python {SPAWNS}", "1"), *works)
     assert "rank 0 called MPI_Comm_spawn, which is not supported" in said["spawns"]
     assert "python -m mpi4py.futures" in said["spawns"]
     assert not works or said["works"] == "COMPLETED"

@@ -45,7 +45,7 @@ class Ran(NamedTuple):
 
 
 @contextmanager
-def ended(mark: Path) -> Iterator[None]:
+def ends_what_is_marked(mark: Path) -> Iterator[None]:
     """Whatever has ``mark`` in its environment is ended behind the block: Hydra leaves some that stand still."""
     wanted = f"BARE_KILLED={mark}".encode()
     try:
@@ -68,7 +68,7 @@ def fails(where: Path, words: str, *launcher: str, prefix: tuple[str, ...] = (),
     env = {"BARE_KILLED": str(mark), **env}
     program = [sys.executable, str(PROGRAMS / "bare_killed.py"), *words.split(), str(mark)]
     command = [*prefix, str(MPIEXEC), *(launcher or FORK), "-n", "1", *program]
-    with ended(mark), (where / "out").open("w+") as out, (where / "err").open("w+") as err:
+    with ends_what_is_marked(mark), (where / "out").open("w+") as out, (where / "err").open("w+") as err:
         process = subprocess.Popen(command, env={**own, **every, **env}, stdout=out, stderr=err)
         try:
             code = process.wait(LIMIT_S)

@@ -16,7 +16,7 @@ Start = Callable[..., BatchRun]
 EVOLVES = {"class": "evolving"}
 
 
-def wanted(report: dict[str, Any]) -> list[tuple[int, int]]:
+def wanted_resizes(report: dict[str, Any]) -> list[tuple[int, int]]:
     """From how many nodes to how many, of the resizes that a job has asked for itself."""
     return [(x["from"], x["to"]) for x in report["resizes"] if x["reason"]["code"] == "wanted"]
 
@@ -36,7 +36,7 @@ def test_a_wish_stays_open_until_the_nodes_are_free(start: Start, tmp_path: Path
     kept = run.finish()["keeps"]
     assert is_right(kept["result"])
     assert [x["outcome"] for x in kept["resizes"]] == ["done"]
-    assert wanted(kept) == [(1, 3)]
+    assert wanted_resizes(kept) == [(1, 3)]
 
 
 @pytest.mark.long
@@ -57,7 +57,7 @@ def test_a_wish_stays_open_when_the_rank_that_asked_has_gone(start: Start, tmp_p
     kept = run.finish()["keeps"]
     assert is_right(kept["result"])
     assert [(x["from"], x["outcome"]) for x in kept["resizes"]] == [(1, "done"), (1, "done")]
-    assert [after >= 3 for _, after in wanted(kept)] == [True]
+    assert [after >= 3 for _, after in wanted_resizes(kept)] == [True]
 
 
 @pytest.mark.long
@@ -76,5 +76,5 @@ def test_phases_and_load_decide_and_the_results_are_those_of_serial_runs(start: 
     jobs = run.finish()
     assert [jobs[name]["verified"] for name in ("phases", "steady")] == [True, True], run.story()
     # Which of them are in time for their phase, hangs on how busy the machine is.
-    assert any(before < after for before, after in wanted(jobs["phases"])), run.story()
-    assert wanted(jobs["steady"])[:1] == [(1, 2)], run.story()
+    assert any(before < after for before, after in wanted_resizes(jobs["phases"])), run.story()
+    assert wanted_resizes(jobs["steady"])[:1] == [(1, 2)], run.story()

@@ -28,7 +28,7 @@ def simulated(*arguments: str) -> dict[str, Any]:
     return run_of(command("simulate", *arguments, "--json"))
 
 
-def told(*arguments: str) -> dict[str, Any]:
+def simulate_json(*arguments: str) -> dict[str, Any]:
     """What ``pliant simulate ARGUMENTS --json`` tells, without what differs from one time to the next."""
     found: dict[str, Any] = json.loads(command("simulate", *arguments, "--json"))
     for run in found["runs"]:

@@ -109,7 +109,7 @@ class Driver:
 
     def find(self, asked: list[n.AnyOutput]) -> list[n.AnyOutput]:
         """Answer the scan that was asked for by what is there."""
-        [scan] = only(asked, n.Scan)
+        [scan] = outputs_of_kind(asked, n.Scan)
         return self.put(n.Found(scan.key, tuple(sorted(self.processes - set(scan.known)))))
 
 
@@ -123,9 +123,9 @@ def _bare(output: n.AnyOutput) -> n.AnyOutput | None:
             return output
 
 
-def only(outputs: list[n.AnyOutput], kind: type[Output]) -> list[Output]:
+def outputs_of_kind(outputs: list[n.AnyOutput], kind: type[Output]) -> list[Output]:
     return [each for each in outputs if isinstance(each, kind)]
 
 
-def told(outputs: list[n.AnyOutput]) -> list[m.AgentMessage]:
-    return [each.message for each in only(outputs, n.Tell)]
+def agent_messages(outputs: list[n.AnyOutput]) -> list[m.AgentMessage]:
+    return [each.message for each in outputs_of_kind(outputs, n.Tell)]

@@ -209,7 +209,7 @@ def test_steal_and_pool_by_hand(rule: str, start_s: float) -> None:
     assert starts_of(records)["waits"] == start_s
 
 
-def held(number: int, size: int, bounds: Bounds) -> ScheduledJob:
+def running_job(number: int, size: int, bounds: Bounds) -> ScheduledJob:
     job = ScheduledJob(number, JobSpec(name=f"j{number}", nodes=bounds, job_class=JobClass.MALLEABLE))
     job.size = job.target = size
     return job
@@ -221,7 +221,7 @@ def held(number: int, size: int, bounds: Bounds) -> ScheduledJob:
 def test_who_gives_by_hand(sizing: Sizing, given_back: dict[int, int]) -> None:
     """j1 has 8 of 2 to 8 nodes, j2 10 of 2 to 18. j2 has more above its min, j1 more above its preferred size
     and, down to 5 nodes, a larger share of its range; from there on they take turns."""
-    jobs = [held(1, 8, Bounds(2, 8, preferred=4)), held(2, 10, Bounds(2, 18, preferred=9))]
+    jobs = [running_job(1, 8, Bounds(2, 8, preferred=4)), running_job(2, 10, Bounds(2, 18, preferred=9))]
     _, floor = sizing.attempts[0]
     able = sizing.by.able(jobs, floor)
     assert sizing.by.take(able, 5, floor) == given_back
@@ -229,7 +229,7 @@ def test_who_gives_by_hand(sizing: Sizing, given_back: dict[int, int]) -> None:
 
 
 def test_average_gives_one_node_at_a_time_also_to_jobs_of_one_size() -> None:
-    jobs = [held(1, 4, Bounds(4, 4)), held(2, 8, Bounds(1, 8, 2))]
+    jobs = [running_job(1, 4, Bounds(4, 4)), running_job(2, 8, Bounds(1, 8, 2))]
     _, floor = AVERAGE.attempts[0]
     assert AVERAGE.by.take(AVERAGE.by.able(jobs, floor), 1, floor) == {2: 4}
 

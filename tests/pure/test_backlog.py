@@ -128,12 +128,12 @@ def test_of_those_who_are_alike_it_tells_the_first(
     expected = [
         job
         for job in there
-        if job.id > after and job.bounds.min <= nodes and told(job, spans[job.bounds.min], seen)
+        if job.id > after and job.bounds.min <= nodes and falls_in_a_span(job, spans[job.bounds.min], seen)
     ]
     assert list(backlog.like(after, lambda: nodes, lambda row: spans[row.need])) == expected
 
 
-def told(
+def falls_in_a_span(
     job: ScheduledJob, spans: tuple[EstimateRange, ...], seen: set[tuple[object, EstimateRange]]
 ) -> bool:
     """Whether it is in a span, and the first of its row there if all are alike."""

@@ -48,12 +48,12 @@ STEPS = st.lists(
 )
 
 
-def told(result: Any) -> object:
+def comparable(result: Any) -> object:
     """What two results must agree on."""
     return result.sums.tolist() if isinstance(result, betweenness.Centrality) else result
 
 
-def sent(bag: Any, *, out_of_band: bool) -> Any:
+def sent_through_a_pipe(bag: Any, *, out_of_band: bool) -> Any:
     """As it arrives in another process: its arrays in memory that may only be read."""
     if not out_of_band:
         return received(pickle.dumps(bag), [])
@@ -74,7 +74,7 @@ def finished(bags: list[Any], result: Any) -> object:
         assert bag.tasks == 0
         bag.submit(result)
         bag.submit(result)  # nothing counts twice
-    return told(result)
+    return comparable(result)
 
 
 def step(program: Program, bags: list[Any], result: Any, what: str, one: int, other: int) -> None:
@@ -91,18 +91,18 @@ def step(program: Program, bags: list[Any], result: Any, what: str, one: int, ot
         assert abs(half.tasks - bag.tasks) <= 1
         assert not bag.is_empty
         assert not half.is_empty
-        assert told_partial(program, half) == told(program.result())
+        assert told_partial(program, half) == comparable(program.result())
         bags.append(half)
     elif what == "take" and not bag.is_empty:
         whole = bag.split(take_all=True)
         assert bag.is_empty
-        assert told_partial(program, whole) == told(program.result())
+        assert told_partial(program, whole) == comparable(program.result())
         bags.append(whole)
     elif what == "merge" and len(bags) > 1:
         bags.remove(bag)
         bags[other % len(bags)].merge(bag)
     elif what.startswith("send"):
-        bags[one % len(bags)] = sent(bag, out_of_band=what != "send")
+        bags[one % len(bags)] = sent_through_a_pipe(bag, out_of_band=what != "send")
     assert sum(each.tasks for each in bags) == tasks
     for each in bags:
         assert each.is_empty == (each.tasks == 0)
@@ -111,8 +111,8 @@ def step(program: Program, bags: list[Any], result: Any, what: str, one: int, ot
 
 def told_partial(program: Program, bag: Any) -> object:
     result = program.result()
-    sent(bag, out_of_band=False).submit(result)
-    return told(result)
+    sent_through_a_pipe(bag, out_of_band=False).submit(result)
+    return comparable(result)
 
 
 @every_program
@@ -124,7 +124,7 @@ def test_the_result_is_the_serial_one_whatever_becomes_of_the_bags(
     bags, result = [program.bag()], program.result()
     for what, one, other in steps:
         step(program, bags, result, what, one, other)
-    assert finished(bags, result) == told(program.bare())
+    assert finished(bags, result) == comparable(program.bare())
 
 
 @every_program
@@ -139,9 +139,9 @@ def test_results_add_up_in_any_order(name: str) -> None:
     first, second = results
     for one, other in ((first, second), (second, first)):
         total = program.result()
-        total.merge(sent(one, out_of_band=True))
-        total.merge(sent(other, out_of_band=True))
-        assert told(total) == told(program.bare())
+        total.merge(sent_through_a_pipe(one, out_of_band=True))
+        total.merge(sent_through_a_pipe(other, out_of_band=True))
+        assert comparable(total) == comparable(program.bare())
 
 
 @every_program
@@ -164,7 +164,7 @@ def test_what_was_pickled_is_a_snapshot(name: str) -> None:
     message = pickle.dumps(bag, protocol=5, buffer_callback=buffers.append)
     finished([bag], program.result())
     copy = received(message, buffers)
-    assert finished([copy], program.result()) == told(program.bare())
+    assert finished([copy], program.result()) == comparable(program.bare())
 
 
 @pytest.mark.parametrize("name", ["betweenness", "pi"])
@@ -174,7 +174,7 @@ def test_tasks_that_are_known_beforehand_can_be_shared_out_at_the_start(name: st
     shares = [program.bag().share(index, of) for index in range(of)]
     assert sum(share.tasks for share in shares) == program.bag().tasks
     assert max(share.tasks for share in shares) - min(share.tasks for share in shares) <= 1
-    assert finished(shares, program.result()) == told(program.bare())
+    assert finished(shares, program.result()) == comparable(program.bare())
 
 
 def test_the_bags_are_what_the_protocol_asks_for() -> None:

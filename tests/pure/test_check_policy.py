@@ -132,7 +132,7 @@ def test_a_broken_policy_is_named_with_what_it_breaks(policy: Any, broken: str, 
     check_policy(Sound, case=caught.value.case)
 
 
-def found(policy: Any, **options: Any) -> str:
+def check_message(policy: Any, **options: Any) -> str:
     """What is said of a policy under which something goes wrong, once it has been said again by what was to be pasted."""
     with pytest.raises(BrokenPolicy) as caught:
         check_policy(policy, **options)
@@ -147,7 +147,7 @@ def found(policy: Any, **options: Any) -> str:
 
 @pytest.mark.long
 def test_the_smallest_workload_is_found() -> None:
-    message = found(BeyondBounds, examples=10)
+    message = check_message(BeyondBounds, examples=10)
     assert message.count("job 1: ") == 1
     assert message.count("job 2: ") == 0
 
@@ -158,9 +158,9 @@ def test_the_smallest_workload_is_found() -> None:
 def test_whatever_is_broken_is_found_and_shown_small(
     policy: Any, broken: str, what: str, seed: int | None
 ) -> None:
-    message = found(policy, seed=seed)
+    message = check_message(policy, seed=seed)
     if policy is Starves:
-        assert message == found(policy, seed=seed)
+        assert message == check_message(policy, seed=seed)
     assert re.match(f"(?s)policy 'sound' does not keep this: {broken}.*{what}", message)
     assert message.count("        Job(") <= 4
 

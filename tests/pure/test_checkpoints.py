@@ -65,7 +65,7 @@ def malleable(least: int = 1, factor: int = 1, kind: JobKind = JobKind.MPI) -> S
 T = TypeVar("T", bound=r.Record)
 
 
-def of(records: list[r.Record], kind: type[T]) -> list[T]:
+def records_of_kind(records: list[r.Record], kind: type[T]) -> list[T]:
     return [record for record in records if isinstance(record, kind)]
 
 
@@ -91,7 +91,7 @@ def test_a_malleable_job_that_loses_a_node_goes_on_without_it_from_its_last_chec
     complete = saved + saved / 10.0
     assert end[3:5] == (1, 0)
     assert end.lost_node_s == pytest.approx(4 * (at - complete))
-    [lost] = of(records, r.GroupsLost)
+    [lost] = records_of_kind(records, r.GroupsLost)
     assert (lost.groups, lost.nodes, lost.root, lost.node) == ((3,), NodeSet.of([3]), 0, True)
     [job] = measure(records).jobs
     assert (job.state, job.lost_groups) == (JobState.COMPLETED, 1)
@@ -99,7 +99,7 @@ def test_a_malleable_job_that_loses_a_node_goes_on_without_it_from_its_last_chec
 
 def test_where_its_root_is_lost_another_speaks_for_it() -> None:
     end, records = run([malleable()], Down(0, 27.0, NEVER), Down(2, 40.0, NEVER))
-    assert [lost.root for lost in of(records, r.GroupsLost)] == [1, 1]
+    assert [lost.root for lost in records_of_kind(records, r.GroupsLost)] == [1, 1]
     # Of the 80 s left on 4 nodes 7.5 s are saved at 38, after 10 s on 3; the others take 145 s on 2, and 14 writes.
     assert end.at == pytest.approx(40.0 + 145.0 + 14.0)
     assert end.lost_node_s == pytest.approx(4 * 5.0 + 3 * 2.0)
@@ -107,7 +107,7 @@ def test_where_its_root_is_lost_another_speaks_for_it() -> None:
 
 def test_it_grows_again_when_the_node_is_back() -> None:
     end, records = run([malleable()], Down(3, 27.0, 38.0), policy="malleable")
-    assert [len(done.gained) for done in of(records, r.ResizeDone)] == [3, 1]
+    assert [len(done.gained) for done in records_of_kind(records, r.ResizeDone)] == [3, 1]
     # 7.5 s of the work were done on 3 nodes, up to the checkpoint at 38.
     assert end.at == pytest.approx(38.0 + 72.5 + 7.0)
 
@@ -118,7 +118,7 @@ def test_a_job_that_has_not_its_minimum_left_is_requeued_and_goes_on_from_its_ch
             end, records = run([job], Down(1, 27.0, 40.0), plan=PLAN._replace(restart_s=restart_s))
             assert end.at == 40.0 + restart_s + 80.0 + 7.0
             assert end[3:6] == (1, 1, 4 * 5.0)
-            assert [ended.requeued for ended in of(records, r.JobEnded)] == [True, False]
+            assert [ended.requeued for ended in records_of_kind(records, r.JobEnded)] == [True, False]
     end, records = run([rigid("a", 4, 100.0)], Down(1, 27.0, NEVER), requeue=False)
     assert (end.at, end.requeued, measure(records).failed) == (27.0, 0, 1)
 
@@ -141,16 +141,16 @@ def test_a_job_goes_on_at_a_size_that_it_allows_and_gives_up_the_other_nodes() -
     jobs = [malleable(factor=2), rigid("b", 1, 5.0, at=1.0)]
     for cost, start in ((INSTANT, 27.0), (ResizeCost(leave_s=3.0), 30.0)):
         end, records = run(jobs, Down(0, 27.0, NEVER), cost=cost)
-        [lost] = of(records, r.GroupsLost)
+        [lost] = records_of_kind(records, r.GroupsLost)
         assert (lost.groups, lost.nodes, lost.root) == ((0, 3), NodeSet.of([0, 3]), 1)
-        assert [record.at for record in of(records, r.JobStarted)] == [0.0, start]
+        assert [record.at for record in records_of_kind(records, r.JobStarted)] == [0.0, start]
         assert end.at == 27.0 + 160.0 + 15.0 + cost.leave_s
 
 
 def test_a_job_that_is_being_started_has_no_checkpoint() -> None:
     cost = ResizeCost(start_s=30.0, start_each_s=0.0, leave_s=0.0, end_s=0.0)
     end, records = run([malleable()], Down(3, 27.0, 28.0), cost=cost, starting=True)
-    assert not of(records, r.GroupsLost)
+    assert not records_of_kind(records, r.GroupsLost)
     assert (end.requeued, end.lost_node_s) == (1, 4 * 27.0)
     assert end.at == pytest.approx(27.0 + 30.0 + 400.0 / 3 + 13.0)  # anew, on the three that are left
 
@@ -164,7 +164,9 @@ def test_an_evolving_job_goes_back_to_the_phase_of_its_checkpoint() -> None:
     )
     end, records = run([SimJob(spec)], Down(0, 20.0, NEVER), nodes=2)
     # Saved at 11: 10 s of the 15 were done. It has shrunk at 16, to node 0, so it begins again on node 1.
-    assert [(done.at, done.released) for done in of(records, r.ResizeDone)] == [(16.0, NodeSet.of([1]))]
+    assert [(done.at, done.released) for done in records_of_kind(records, r.ResizeDone)] == [
+        (16.0, NodeSet.of([1]))
+    ]
     assert end.requeued == 1
     assert end.at == pytest.approx(20.0 + 10.0 + 30.0 + 3.0)
     assert end.lost_node_s == pytest.approx(2 * 5.0 + 4.0)
@@ -178,7 +180,10 @@ def test_a_job_that_never_gets_to_a_checkpoint_is_given_up_and_one_that_does_is_
         never = Conditions(Settings(cost=INSTANT), failures=failing, checkpoints=Checkpoints(1e4, 1.0))
         simulate([long], 4, make("malleable"), never, records.append)
         assert measure(records).failed == 1
-        assert len(of(records, r.GroupsLost)) + len(of(records, r.JobEnded)) == REQUEUES + 1
+        assert (
+            len(records_of_kind(records, r.GroupsLost)) + len(records_of_kind(records, r.JobEnded))
+            == REQUEUES + 1
+        )
     records = []
     often = never._replace(checkpoints=Checkpoints(5.0, 0.0))
     end = simulate([rigid("a", 1, 1e5)], 1, make("fcfs"), often, records.append)
@@ -265,8 +270,8 @@ def test_whatever_fails_the_records_hold_together_and_every_job_ends(
     assert not checked.jobs
     assert len(checked.ended) == len(jobs) + end.requeued
     assert len(checked.nodes("free")) + len(checked.nodes("lost")) == NODES
-    specs = {record.job: record.spec for record in of(records, r.JobSubmitted)}
-    sizes = {record.job: len(record.nodes) for record in of(records, r.JobStarted)}
+    specs = {record.job: record.spec for record in records_of_kind(records, r.JobSubmitted)}
+    sizes = {record.job: len(record.nodes) for record in records_of_kind(records, r.JobStarted)}
     for record in records:
         if isinstance(record, r.ResizeDone):
             sizes[record.job] += len(record.gained) - len(record.released)
@@ -375,4 +380,4 @@ def test_a_job_that_ends_as_its_node_fails_has_ended() -> None:
     records: list[r.Record] = []
     end = simulate([malleable()], 4, make("fcfs"), conditions, records.append)
     assert (end.at, end.node_failures) == (109.0, 1)
-    assert [record.state for record in of(records, r.JobEnded)] == [JobState.COMPLETED]
+    assert [record.state for record in records_of_kind(records, r.JobEnded)] == [JobState.COMPLETED]

@@ -348,7 +348,7 @@ def test_nodes_list_tells_those_that_leave_and_what_is_still_wanted(tmp_path: Pa
     assert listed.awaited == [{"count": 1, "slots": 0, "labels": ("gpu",)}]
 
 
-def again(lines: list[bytes]) -> list[int]:
+def differing_lines(lines: list[bytes]) -> list[int]:
     return [each.line for each in recording.replay(lines, lambda head: make(head.policy))]
 
 
@@ -360,24 +360,26 @@ def test_a_recording_played_again_gives_the_same_and_tells_where_it_does_not() -
     it.put(it.hello("n0"), it.hello("n1"), o.Cut("n1", "cut"))
     it.put(o.EndAll("over"))
     assert len(it.lines) > 10
-    assert again(it.lines) == []
-    assert again([*it.lines, *it.lines, b'{"type":"Ba']) == []  # two runs of one process; then it was killed
+    assert differing_lines(it.lines) == []
+    assert (
+        differing_lines([*it.lines, *it.lines, b'{"type":"Ba']) == []
+    )  # two runs of one process; then it was killed
     asked = next(number for number, line in enumerate(it.lines) if b'"count":3' in line)
     other = it.lines[asked].replace(b'"count":3', b'"count":2', 1)
-    assert again([*it.lines[:asked], other, *it.lines[asked + 1 :]])[0] == asked + 1
+    assert differing_lines([*it.lines[:asked], other, *it.lines[asked + 1 :]])[0] == asked + 1
 
 
 def test_behind_a_pass_that_was_abandoned_nothing_is_played() -> None:
     it = Recorded()
     abandoned = recording.line([o.Ask(3)], it.now, [], [], cut=True)
     after = recording.line([o.Ask(3)], it.now, [], [])
-    assert again([*it.lines, abandoned, after]) == []
-    assert again([*it.lines, after]) == [len(it.lines) + 1]
+    assert differing_lines([*it.lines, abandoned, after]) == []
+    assert differing_lines([*it.lines, after]) == [len(it.lines) + 1]
 
 
 def test_what_is_no_recording_is_named() -> None:
     it = Recorded()
     with pytest.raises(ProtocolError, match=r"line 2 of the recording: .*malformed"):
-        again([it.lines[0], b"garbage\n"])
+        differing_lines([it.lines[0], b"garbage\n"])
     with pytest.raises(ProtocolError, match="line 1 of the recording: it does not say"):
-        again(it.lines[1:])
+        differing_lines(it.lines[1:])

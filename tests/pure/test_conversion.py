@@ -9,7 +9,7 @@ import pytest
 from commands import command
 from hypothesis import given
 from hypothesis import strategies as st
-from workloads import asked
+from workloads import workload_request
 
 import pliant
 from pliant.model.errors import BatchError
@@ -152,7 +152,9 @@ def test_command_and_function_and_the_published_settings(tmp_path: Path) -> None
     assert published["turnaround_mean_s"] == row["turnaround_mean_s"]["mean"]
     assert published != pliant.simulate(file, malleable=100).metrics
     bounds = {
-        option: [job.spec.nodes for job in read_workload(asked(str(file), malleable=100, **said)).jobs]
+        option: [
+            job.spec.nodes for job in read_workload(workload_request(str(file), malleable=100, **said)).jobs
+        ]
         for option, said in (("usual", {}), ("p", {"conversion": "published"}), ("compat", {"compat": True}))
     }
     assert bounds["compat"] == bounds["p"] != bounds["usual"]

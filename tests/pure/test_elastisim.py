@@ -63,7 +63,7 @@ def read(folder: Path, *jobs: dict[str, Any], model: dict[str, Any] = MODEL) -> 
     return read_elastisim(written(folder, *jobs, model=model), SPEEDS)
 
 
-def only(folder: Path, job: dict[str, Any], model: dict[str, Any] = MODEL) -> SimJob:
+def read_single_job(folder: Path, job: dict[str, Any], model: dict[str, Any] = MODEL) -> SimJob:
     [made] = read(folder, job, model=model).jobs
     return made
 
@@ -94,7 +94,7 @@ def test_jobs(tmp_path: Path) -> None:
 
 def test_performance_models(tmp_path: Path) -> None:
     task = {"type": "cpu", "flops": "load / num_nodes ^ 0.8", "computation_pattern": "uniform"}
-    job = only(tmp_path, MALLEABLE | {"num_nodes_max": 500}, {"phases": [{"tasks": [task]}]})
+    job = read_single_job(tmp_path, MALLEABLE | {"num_nodes_max": 500}, {"phases": [{"tasks": [task]}]})
     assert isinstance(job.spec.model, Table)
     assert job.time(2) == pytest.approx(16 / 2**0.8)
     assert job.time(77) == pytest.approx(16 / 77**0.8)  # a power law is straight in log-log
@@ -112,7 +112,7 @@ def test_evolving_jobs_ask_for_what_their_phases_request(tmp_path: Path) -> None
         "type": "evolving", "submit_time": 0, "num_nodes_min": 1, "num_nodes_max": 8,
         "application_model": "models/a.json", "arguments": {"x": 4},
     }  # fmt: skip
-    made = only(tmp_path, job, model)
+    made = read_single_job(tmp_path, job, model)
     assert made.spec.job_class is JobClass.EVOLVING
     assert isinstance(made.spec.model, Phases)
     assert [(part.min, part.max) for part in made.spec.model.phases] == [(1, None), (8, 8), (1, 1)]
@@ -122,10 +122,10 @@ def test_evolving_jobs_ask_for_what_their_phases_request(tmp_path: Path) -> None
     assert figures["makespan_s"] == 10.0 + 1.0 + 4.0
     assert (figures["expands"], figures["shrinks"]) == (1, 1)
     model["phases"][2]["evolving_request"] = "x / 8"  # clipped
-    made = only(tmp_path, job, model)
+    made = read_single_job(tmp_path, job, model)
     assert isinstance(made.spec.model, Phases)
     assert made.spec.model.phases[2].max == 1
-    assert isinstance(only(tmp_path, job | {"type": "malleable"}, model).spec.model, Amdahl)
+    assert isinstance(read_single_job(tmp_path, job | {"type": "malleable"}, model).spec.model, Amdahl)
 
 
 REQUEST = "phase_iteration % 2 == 0 ? num_nodes - 4 : num_nodes + 4"
@@ -134,7 +134,7 @@ REQUEST = "phase_iteration % 2 == 0 ? num_nodes - 4 : num_nodes + 4"
 def test_requests_by_iteration_and_size(tmp_path: Path) -> None:
     model = {"phases": [{"iterations": 4, "evolving_request": REQUEST, "tasks": [WAIT]}]}
     job = MALLEABLE | {"type": "evolving", "num_nodes_max": 8}
-    made = only(tmp_path, job, model).spec.model
+    made = read_single_job(tmp_path, job, model).spec.model
     assert isinstance(made, Phases)
     first, second, third, fourth = made.phases
     assert first.aim(5) == (1, None)  # nothing before the first
@@ -190,7 +190,7 @@ def test_what_a_job_does_at_a_resize(tmp_path: Path) -> None:
     assert result.metrics["makespan_s"] == pytest.approx(3 + 1 + 20 + 2 + 14 + 1)
     model.pop("on_reconfiguration")
     model.pop("on_expansion")
-    assert only(tmp_path, MALLEABLE, model).adapting is None
+    assert read_single_job(tmp_path, MALLEABLE, model).adapting is None
 
 
 def test_a_resize_that_takes_long_is_not_called_off(tmp_path: Path) -> None:
@@ -233,8 +233,8 @@ def test_phases_follow_what_they_ask_for(tables: list[dict[int, int]], adaptive:
 
 def test_moldable_and_rigid_jobs_do_nothing_at_a_resize(tmp_path: Path) -> None:
     model = {"on_reconfiguration": {"tasks": [WAIT]}, "phases": [{"tasks": [WAIT]}]}
-    assert only(tmp_path, RIGID, model).adapting is None
-    assert only(tmp_path, MALLEABLE | {"type": "moldable"}, model).adapting is None
+    assert read_single_job(tmp_path, RIGID, model).adapting is None
+    assert read_single_job(tmp_path, MALLEABLE | {"type": "moldable"}, model).adapting is None
 
 
 # ---- what is not simulated ----
@@ -431,13 +431,13 @@ def test_what_evolving_jobs_cannot_do(tmp_path: Path, request_: str) -> None:
 @pytest.mark.parametrize("kind", ["rigid", "evolving"])
 def test_what_goes_before_phases_that_are_none_remains(tmp_path: Path, kind: str) -> None:
     model = {"on_init": [WAIT], "phases": [{"iterations": 0, "tasks": [WAIT]}]}
-    job = only(tmp_path, (RIGID if kind == "rigid" else MALLEABLE) | {"type": kind}, model)
+    job = read_single_job(tmp_path, (RIGID if kind == "rigid" else MALLEABLE) | {"type": kind}, model)
     assert job.time(4) == 10.0
 
 
 def test_lists_are_for_rigid_jobs(tmp_path: Path) -> None:
     model = {"phases": [{"tasks": [{"type": "idle", "delay": [1, 2, 3, 4], "pattern": "vector"}]}]}
-    assert only(tmp_path, RIGID, model).time(4) == 4.0
+    assert read_single_job(tmp_path, RIGID, model).time(4) == 4.0
     with pytest.raises(TraceError, match="only a rigid job can list"):
         read(tmp_path, MALLEABLE, model=model)
 

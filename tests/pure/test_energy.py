@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_node_failures import drawn_
 from test_simulation import policies_
-from workloads import asked, rigid
+from workloads import rigid, workload_request
 
 import pliant
 from pliant.core import records as r
@@ -130,11 +130,14 @@ def test_a_growth_waits_for_nodes_that_are_off() -> None:
 
 def test_a_growth_that_waits_for_nodes_has_the_time() -> None:
     power = "idle=100,busy=200,after=0s,boot=2min"
-    assert read_workload(asked("lublin:9", energy=power)).settings.resize_deadline_s == 240.0
+    assert read_workload(workload_request("lublin:9", energy=power)).settings.resize_deadline_s == 240.0
     assert (
-        read_workload(asked("lublin:9", energy=power, resize_deadline_s=9)).settings.resize_deadline_s == 9.0
+        read_workload(
+            workload_request("lublin:9", energy=power, resize_deadline_s=9)
+        ).settings.resize_deadline_s
+        == 9.0
     )
-    assert read_workload(asked("lublin:9")).settings.resize_deadline_s == 30.0
+    assert read_workload(workload_request("lublin:9")).settings.resize_deadline_s == 30.0
 
 
 def test_an_offer_that_is_declined_at_once_switches_nodes_on() -> None:

@@ -32,7 +32,7 @@ from pliant.workloads.failures import Down, Failures
 from pliant.workloads.job import SimJob
 
 
-def starts(jobs: list[SimJob], policy: Policy, nodes: int) -> list[int]:
+def start_times(jobs: list[SimJob], policy: Policy, nodes: int) -> list[int]:
     return [each.job for each in records_of(jobs, policy, nodes=nodes) if isinstance(each, r.JobStarted)]
 
 

@@ -33,7 +33,7 @@ END = end_of(UNTIL, SETTINGS)
 LEAVES = END - leaving_s(SETTINGS)
 
 
-def on(*nodes: int) -> NodeSet:
+def node_set(*nodes: int) -> NodeSet:
     return NodeSet.of(nodes)
 
 
@@ -90,11 +90,11 @@ class Told:
 
 def test_a_job_gets_the_nodes_that_expire_soonest_but_late_enough() -> None:
     it = Told(stay=1, expire=1)
-    it.tell(0.0, e.Granted(on(2), until=500.0))
+    it.tell(0.0, e.Granted(node_set(2), until=500.0))
     assert it.submit(0.0, rigid(1, 600.0), rigid(1, 300.0), rigid(1, 5000.0)) == {
-        1: on(1),
-        2: on(2),
-        3: on(0),
+        1: node_set(1),
+        2: node_set(2),
+        3: node_set(0),
     }
     it.whole()
 
@@ -104,11 +104,11 @@ def test_a_job_gets_the_nodes_that_expire_soonest_but_late_enough() -> None:
 )
 def test_no_job_starts_on_nodes_that_its_estimate_outlasts(policy: str) -> None:
     it = Told(policy)
-    assert it.submit(0.0, rigid(1, 5000.0), rigid(2, 5000.0)) == {1: on(0)}
-    assert it.submit(1.0, rigid(2, END - 1.0)) in ({1: on(0), 3: on(2, 3)}, {1: on(0)})
+    assert it.submit(0.0, rigid(1, 5000.0), rigid(2, 5000.0)) == {1: node_set(0)}
+    assert it.submit(1.0, rigid(2, END - 1.0)) in ({1: node_set(0), 3: node_set(2, 3)}, {1: node_set(0)})
     it.tell(2.0, e.Launched(1))
-    it.tell(50.0, e.Ended(1, 0), e.Clean(1, on(0)))
-    assert it.started()[2] == on(0, 1)
+    it.tell(50.0, e.Ended(1, 0), e.Clean(1, node_set(0)))
+    assert it.started()[2] == node_set(0, 1)
     it.whole()
 
 
@@ -117,41 +117,41 @@ def test_who_may_outlast_its_nodes_starts_on_those_that_last_longest(policy: str
     unstated = read_batch({"jobs": [{"name": "j", "command": "true", "nodes": 3}]}, "b").jobs[0]
     said = {"name": "j", "command": "true", "nodes": 1, "walltime": 9000, "outlast": True}
     it = Told(policy)
-    assert it.submit(0.0, unstated) == {1: on(0, 1, 2)}
-    assert it.submit(0.0, read_batch({"jobs": [said]}, "b").jobs[0])[2] == on(3)
+    assert it.submit(0.0, unstated) == {1: node_set(0, 1, 2)}
+    assert it.submit(0.0, read_batch({"jobs": [said]}, "b").jobs[0])[2] == node_set(3)
 
 
 def test_easy_promises_nothing_on_nodes_that_will_be_gone() -> None:
     it = Told(until=500.0)
     it.submit(0.0, rigid(2, 300.0), rigid(2, 400.0), rigid(2, 1000.0))
-    assert it.started() == {1: on(2, 3), 2: on(0, 1)}
+    assert it.started() == {1: node_set(2, 3), 2: node_set(0, 1)}
     [promise] = [each.start_by for each in it.records if isinstance(each, r.JobPromised)]
     assert promise == 400.0, "at 300 s two nodes are free, and gone at 500 s"
 
 
 def test_a_malleable_job_leaves_in_time_and_the_node_is_given_back_before_its_end() -> None:
     it = Told("fcfs", stay=2, expire=1)
-    assert it.submit(0.0, malleable(2, 3)) == {1: on(0, 1, 2)}
+    assert it.submit(0.0, malleable(2, 3)) == {1: node_set(0, 1, 2)}
     it.in_loop(1.0)
     assert it.core._woken == LEAVES
     it.tell(LEAVES, e.Tick())
     assert it.kinds() == [("shrink", NodeSet())]
     it.tell(LEAVES + 1.0, job_says.accepted(1, 1))
-    it.tell(LEAVES + 2.0, it.core.resized(1, 1, 2), e.Clean(1, on(2)))
+    it.tell(LEAVES + 2.0, it.core.resized(1, 1, 2), e.Clean(1, node_set(2)))
     commands = it.tell(END, e.Tick())
-    assert c.GiveBack(on(2)) in commands
-    it.tell(END + 1.0, e.Returned(on(2)))
+    assert c.GiveBack(node_set(2)) in commands
+    it.tell(END + 1.0, e.Returned(node_set(2)))
     assert it.core.state.jobs[1].nodes == 0b11
     it.whole()
 
 
 def test_a_job_moves_to_nodes_that_last_longer_and_not_to_those_that_do_not() -> None:
     it = Told("fcfs", stay=0, expire=2)
-    assert it.submit(0.0, malleable(1, 1, 100.0)) == {1: on(0)}
+    assert it.submit(0.0, malleable(1, 1, 100.0)) == {1: node_set(0)}
     it.in_loop(0.0)
-    it.tell(500.0, e.Granted(on(2)))
+    it.tell(500.0, e.Granted(node_set(2)))
     it.tell(LEAVES, e.Tick())
-    assert it.kinds() == [("migrate", on(2))]
+    assert it.kinds() == [("migrate", node_set(2))]
 
 
 @pytest.mark.parametrize("spec", [rigid(2, 900.0, kill=False), malleable(2, 2, 900.0)])
@@ -163,21 +163,21 @@ def test_who_can_neither_move_nor_shrink_is_ended_in_time(spec: JobSpec) -> None
     assert not it.kinds()
     assert c.Kill(1, SETTINGS.kill_grace_s) in it.tell(END, e.Tick())
     assert it.ended() is JobState.TIMEOUT
-    commands = it.tell(END + 1.0, e.Ended(1, 143), e.Clean(1, on(0, 1)))
-    assert c.GiveBack(on(0, 1)) in commands
+    commands = it.tell(END + 1.0, e.Ended(1, 143), e.Clean(1, node_set(0, 1)))
+    assert c.GiveBack(node_set(0, 1)) in commands
     it.whole()
 
 
 def test_a_job_that_expects_to_end_in_time_stays_until_it_has_outrun_its_estimate() -> None:
     it = Told("fcfs", stay=1, expire=1)
-    assert it.submit(0.0, rigid(1, 5000.0), malleable(1, 1, LEAVES + 20.0))[2] == on(1)
+    assert it.submit(0.0, rigid(1, 5000.0), malleable(1, 1, LEAVES + 20.0))[2] == node_set(1)
     it.tell(0.0, e.Launched(1))
     it.in_loop(1.0, 2)
-    it.tell(500.0, e.Ended(1, 0), e.Clean(1, on(0)))
+    it.tell(500.0, e.Ended(1, 0), e.Clean(1, node_set(0)))
     it.tell(LEAVES, e.Tick())
     assert not it.kinds()
     it.tell(LEAVES + 21.0, e.Tick())
-    assert it.kinds() == [("migrate", on(0))]
+    assert it.kinds() == [("migrate", node_set(0))]
 
 
 def test_it_does_not_grow_onto_nodes_that_it_would_have_to_leave_at_once() -> None:
@@ -195,17 +195,19 @@ def test_a_job_waits_in_vain_only_if_no_nodes_last_long_enough_for_it() -> None:
     [vain] = [each for each in it.records if isinstance(each, r.JobEnded)]
     assert (vain.job, vain.state) == (1, JobState.CANCELLED)
     assert "it needs 490 s by its estimate, and jobs can run on these nodes for 485 s" in vain.error
-    assert it.started() == {2: on(0, 1)}
+    assert it.started() == {2: node_set(0, 1)}
 
 
 def test_an_expired_node_is_never_given_to_a_job_not_even_if_it_was_lost_meanwhile() -> None:
     it = Told(stay=1, expire=1)
-    it.tell(5.0, e.Lost(on(1)))
+    it.tell(5.0, e.Lost(node_set(1)))
     it.tell(UNTIL + 10.0, e.Tick())
-    assert c.GiveBack(on(1)) in it.tell(UNTIL + 20.0, e.Back(on(1)), e.Submitted(1, rigid(2, 1.0)))
+    assert c.GiveBack(node_set(1)) in it.tell(
+        UNTIL + 20.0, e.Back(node_set(1)), e.Submitted(1, rigid(2, 1.0))
+    )
     assert not it.started()
-    it.tell(UNTIL + 30.0, e.Returned(on(1)), e.Granted(on(1)))
-    assert it.started() == {1: on(0, 1)}, "granted anew, it is another one"
+    it.tell(UNTIL + 30.0, e.Returned(node_set(1)), e.Granted(node_set(1)))
+    assert it.started() == {1: node_set(0, 1)}, "granted anew, it is another one"
     it.whole()
 
 
@@ -214,9 +216,9 @@ def test_a_grant_without_names_moves_the_end_of_all_and_one_of_nodes_that_are_th
     assert [each.nodes for each in it.core.state.expiring] == [2]
     it.tell(1.0, e.Granted(NodeSet(), until=800.0))
     assert it.core.state.nodes.until == 800.0
-    it.tell(2.0, e.Granted(on(3), until=900.0))
+    it.tell(2.0, e.Granted(node_set(3), until=900.0))
     assert it.core.state.nodes.expiry == {800.0: 0b0111, 900.0: 0b1000}
-    it.tell(3.0, e.Reclaim(on(0), 400.0), e.Granted(NodeSet(), until=2000.0))
+    it.tell(3.0, e.Reclaim(node_set(0), 400.0), e.Granted(NodeSet(), until=2000.0))
     assert it.core.state.nodes.expiry == {400.0: 0b0001, 2000.0: 0b1110}, "what is asked back stays so"
     it.whole()
 
@@ -268,7 +270,7 @@ def test_a_node_goes_back_by_the_time_in_whatever_phase_a_resize_is(
     it.in_loop(1.0)
     phase(it)
     core, state, now = it.core, it.core.state, 20.0
-    commands = it.tell(now, e.Reclaim(on(node), by))
+    commands = it.tell(now, e.Reclaim(node_set(node), by))
     while node in NodeSet(state.nodes.all_mask) and now < 2100.0:
         now += 1.0
         events: list[e.Event] = [e.Clean(number, NodeSet(mask)) for number, mask in state.nodes.dirty.items()]
@@ -308,7 +310,7 @@ def test_nodes_that_are_withdrawn_are_awaited_until_they_are_refused() -> None:
     assert again.unanswered() == [c.Acquire(3), c.WithdrawNodes(3)]
     it.tell(3.0, e.Refused(2, "withdrawn"))
     assert (it.core.state.nodes.awaited, it.core.state.nodes.unwanted) == (1, 1)
-    it.tell(4.0, e.Granted(on(2)))
+    it.tell(4.0, e.Granted(node_set(2)))
     assert (it.core.state.nodes.awaited, it.core.state.nodes.unwanted) == (0, 0), "they have crossed"
     it.tell(5.0, e.Refused(1, "withdrawn"))
     assert it.core.state.free == 3
@@ -362,7 +364,7 @@ def ended_by_its_nodes(spec: JobSpec = AGAIN, awaited: int = 1) -> Told:
     """A job on a node that stays and one that has just expired; so many nodes are to come."""
     it = Told("fcfs", stay=1, expire=1)
     it.tell(0.0, e.NodesOrdered(awaited))
-    assert it.submit(0.0, spec) == {1: on(0, 1)}
+    assert it.submit(0.0, spec) == {1: node_set(0, 1)}
     it.tell(END, e.Tick())
     return it
 
@@ -376,8 +378,8 @@ def test_a_job_that_the_end_of_its_nodes_ends_is_submitted_again_if_it_says_so_a
     [end] = [each for each in it.records if isinstance(each, r.JobEnded)]
     assert (end.state, end.requeued) == (JobState.TIMEOUT, True)
     it.whole()
-    it.tell(END + 1.0, e.Clean(1, on(0, 1)), e.Submitted(2, AGAIN, 1), e.Granted(on(2)))
-    assert it.started()[2] == on(0, 2)
+    it.tell(END + 1.0, e.Clean(1, node_set(0, 1)), e.Submitted(2, AGAIN, 1), e.Granted(node_set(2)))
+    assert it.started()[2] == node_set(0, 2)
     assert (it.core.state.jobs[2].times, it.core.state.requeued) == (1, {})
     it.whole()
 

@@ -32,14 +32,14 @@ def test_nodes_go_every_way_of_the_table() -> None:
     assert moves.keys() == TABLE.keys(), TABLE.keys() - moves.keys()
 
 
-def begun(site: Site, count: int) -> Shell:
+def begun_shell(site: Site, count: int) -> Shell:
     shell = Shell(site)
     shell.begin(count)
     return shell
 
 
 def test_a_run_begins_with_all_nodes_or_with_none() -> None:
-    shell = begun(Site(hint="try fewer"), 3)
+    shell = begun_shell(Site(hint="try fewer"), 3)
     shell.driver.come("n0")
     shell.driver.fail("n1")
     while shell.driver.carry():
@@ -54,7 +54,7 @@ def test_a_run_begins_with_all_nodes_or_with_none() -> None:
 
 
 def test_hosts_that_were_used_come_again_behind_the_others_and_lost_ones_never() -> None:
-    shell = begun(Site(hosts=("a", "b", "c"), restarts=0), 2)
+    shell = begun_shell(Site(hosts=("a", "b", "c"), restarts=0), 2)
     shell.settle()
     shell.leaving.add("a")
     shell.fleet.give_back(["a"])
@@ -85,7 +85,7 @@ def test_what_no_node_can_ever_fulfil_is_refused_at_once(
     hosts: tuple[str, ...], need: Need, why: str
 ) -> None:
     site = Site(hosts=hosts, slots=2, labels={"a": ("gpu",), "b": ("big",)})
-    shell = begun(site, 2)
+    shell = begun_shell(site, 2)
     shell.settle()
     shell.ask(2, need)
     assert shell.events[-1] == o.Refused(2, why, need)
@@ -96,7 +96,7 @@ def test_a_request_gets_nodes_with_its_labels_and_waits_for_one_that_is_leaving(
     hosts: tuple[str, ...],
 ) -> None:
     site = Site(hosts=hosts, labels={"n0": ("gpu",), "n2": ("big", "gpu")}, source="ssh")
-    shell = begun(site, 1)
+    shell = begun_shell(site, 1)
     shell.settle()
     assert shell.events == [o.Granted(("n0",), (1,), None, (("gpu",),), "ssh")]
     shell.leaving.add("n0")
@@ -128,7 +128,7 @@ def test_a_node_that_leaves_is_kept_for_the_request_that_no_other_one_fits(first
 
 
 def test_what_waits_is_withdrawn_first_and_refused_where_nothing_can_come_any_more() -> None:
-    shell = begun(Site(hosts=("a",)), 1)
+    shell = begun_shell(Site(hosts=("a",)), 1)
     shell.settle()
     shell.leaving.add("a")
     shell.fleet.give_back(["a"])
@@ -144,7 +144,7 @@ def test_what_waits_is_withdrawn_first_and_refused_where_nothing_can_come_any_mo
 
 
 def test_what_is_withdrawn_is_told_as_refused_and_what_had_come_stays() -> None:
-    shell = begun(Site(), 1)
+    shell = begun_shell(Site(), 1)
     shell.settle()
     shell.ask(3)
     shell.driver.come("n1")
@@ -159,7 +159,7 @@ def test_what_is_withdrawn_is_told_as_refused_and_what_had_come_stays() -> None:
 
 
 def test_a_stop_of_the_controller_is_no_deadline() -> None:
-    shell = begun(Site(grace_s=GRACE_S), 1)
+    shell = begun_shell(Site(grace_s=GRACE_S), 1)
     shell.settle()
     shell.driver.cut("n0")
     (key,) = (key for key in shell.timers if key[1] == "grace")
@@ -172,7 +172,7 @@ def test_a_stop_of_the_controller_is_no_deadline() -> None:
 
 
 def test_another_agent_is_not_taken_before_what_the_one_before_it_left_is_ended() -> None:
-    shell = begun(Site(grace_s=GRACE_S), 1)
+    shell = begun_shell(Site(grace_s=GRACE_S), 1)
     shell.settle()
     shell.take(o.Heard("n0", codec.raw(m.AgentHello("n0", 1, 99))))
     assert shell.driver.clearing == ["n0"]
@@ -182,7 +182,7 @@ def test_another_agent_is_not_taken_before_what_the_one_before_it_left_is_ended(
 
 
 def test_an_agent_that_nobody_has_asked_for_is_ended() -> None:
-    shell = begun(Site(), 1)
+    shell = begun_shell(Site(), 1)
     shell.settle()
     shell.take(o.Heard("n7", codec.raw(m.AgentHello("n7", 1, 99))))
     assert shell.driver.clearing == ["n7"]
@@ -221,7 +221,7 @@ def test_people_are_told_that_a_node_is_not_used_again_where_an_unknown_agent_ha
 
 
 def test_an_order_that_waited_for_a_link_and_is_lost_on_it_comes_again() -> None:
-    shell = begun(Site(grace_s=GRACE_S), 1)
+    shell = begun_shell(Site(grace_s=GRACE_S), 1)
     shell.settle()
     shell.driver.cut("n0")
     shell.fleet.send(["n0"], m.Prove(1))

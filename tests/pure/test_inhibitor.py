@@ -11,7 +11,7 @@ from pliant.model.errors import PliantError
 from pliant.mpi.inhibitor import Inhibitor, Period, period
 
 
-def asked(period: Period, turns: list[float]) -> list[int]:
+def asking_calls(period: Period, turns: list[float]) -> list[int]:
     """The calls, from 0, that ask, where a turn takes so long; another rank, whose clock stands, goes along."""
     now, calls = 0.0, []
     root, other = Inhibitor(period, now), Inhibitor(period, 0.0)
@@ -32,21 +32,21 @@ def asked(period: Period, turns: list[float]) -> list[int]:
 
 @given(st.integers(0, 20), st.integers(0, 100))
 def test_of_so_many_calls_the_last_one_asks(steps: int, calls: int) -> None:
-    assert asked(Period(0.0, steps), [1.0] * calls) == [
+    assert asking_calls(Period(0.0, steps), [1.0] * calls) == [
         call for call in range(calls) if (call + 1) % max(1, steps) == 0
     ]
 
 
 @given(st.floats(0.01, 50.0), st.lists(st.floats(1e-3, 10.0), max_size=200))
 def test_nobody_asks_within_the_seconds(seconds: float, turns: list[float]) -> None:
-    at = [sum(turns[:call]) for call in asked(Period(seconds), turns)]
+    at = [sum(turns[:call]) for call in asking_calls(Period(seconds), turns)]
     assert all(later - sooner >= seconds * 0.999 for sooner, later in zip([0.0, *at], at, strict=False))
 
 
 @given(st.floats(1.0, 50.0), st.floats(0.01, 2.0))
 def test_where_turns_are_alike_the_first_call_after_the_seconds_asks(seconds: float, turn_s: float) -> None:
     turns = [turn_s] * int(3 * seconds / turn_s)
-    at = [call * turn_s for call in asked(Period(seconds), turns)]
+    at = [call * turn_s for call in asking_calls(Period(seconds), turns)]
     assert all(
         later - sooner <= seconds + 2.01 * turn_s for sooner, later in zip([0.0, *at], at, strict=False)
     )
@@ -58,7 +58,7 @@ def test_turns_that_become_longer_make_it_late_by_as_much_at_most(
 ) -> None:
     turn_s = seconds / 100
     turns = [turn_s] * quick + [turn_s * longer] * 1000
-    first = asked(Period(seconds), turns)[0]
+    first = asking_calls(Period(seconds), turns)[0]
     assert sum(turns[:first]) <= seconds * (1 + longer / 2) + 2 * turn_s * longer
 
 

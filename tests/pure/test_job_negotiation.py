@@ -31,7 +31,7 @@ MIGRATION = (
 TOLD = "groups 3 that are to arrive some are there already"
 
 
-def now(left: int = 100, lag: int = 2, most: int = 99, epoch: int = 0) -> Situation:
+def situation(left: int = 100, lag: int = 2, most: int = 99, epoch: int = 0) -> Situation:
     return Situation(epoch, MEMBERS, left, lag, most, "arrays")
 
 
@@ -53,7 +53,7 @@ class Root:
 
     def hear(self, *messages: m.SchedulerMessage, at: Situation | None = None) -> list[str]:
         self.session.receive(b"".join(map(codec.encode, messages)))
-        self.negotiation.answer(at or now())
+        self.negotiation.answer(at or situation())
         return self.words()
 
     def words(self) -> list[str]:
@@ -75,35 +75,35 @@ def root() -> Root:
 def test_an_expansion_waits_for_the_newcomers(root: Root) -> None:
     assert root.hear(GROW) == ["Accept", "Get"]
     assert root.negotiation.newcomers == (4, 5)
-    assert root.negotiation.decide(now()) == Decision()
+    assert root.negotiation.decide(situation()) == Decision()
     assert root.hear(JOINED) == []
-    assert root.negotiation.decide(now()) == Decision(Action.EXPAND, resize=1)
-    assert root.negotiation.decide(now()) == Decision()
-    assert root.negotiation.confirm(1, now())
+    assert root.negotiation.decide(situation()) == Decision(Action.EXPAND, resize=1)
+    assert root.negotiation.decide(situation()) == Decision()
+    assert root.negotiation.confirm(1, situation())
     assert root.negotiation.leaving(MEMBERS) == ()
     root.negotiation.done(m.Done(0, 1, 0))
     assert root.words() == ["Done"]
     assert root.session.side.state == "ready"
 
 
-def begun(root: Root) -> None:
+def begin_expansion(root: Root) -> None:
     """Its expansion goes on beside the steps."""
     root.hear(GROW, JOINED)
-    assert root.negotiation.decide(now()).action is Action.EXPAND
-    assert root.negotiation.confirm(1, now())
+    assert root.negotiation.decide(situation()).action is Action.EXPAND
+    assert root.negotiation.confirm(1, situation())
     root.negotiation.go_ahead()
     root.words()
 
 
 def test_an_expansion_that_goes_on_beside_the_steps_ends_when_all_is_there(root: Root) -> None:
-    begun(root)
-    assert root.negotiation.decide(now()) == Decision()
-    assert root.negotiation.finish(now(), there=False) == Decision()
-    assert root.negotiation.finish(now(), there=True) == Decision(Action.FINISH, resize=1)
-    assert root.negotiation.confirm(1, now())
+    begin_expansion(root)
+    assert root.negotiation.decide(situation()) == Decision()
+    assert root.negotiation.finish(situation(), there=False) == Decision()
+    assert root.negotiation.finish(situation(), there=True) == Decision(Action.FINISH, resize=1)
+    assert root.negotiation.confirm(1, situation())
     root.negotiation.done(m.Done(0, 1, 0))
     assert root.words() == ["Done"]
-    assert root.negotiation.finish(now(), there=True) == Decision()
+    assert root.negotiation.finish(situation(), there=True) == Decision()
 
 
 @pytest.mark.parametrize("message", [m.GroupLost(4, "it was killed"), m.Withdraw(1)])
@@ -111,39 +111,39 @@ def test_an_expansion_beside_the_steps_stops_for_what_has_become_of_it(
     root: Root, message: m.SchedulerMessage
 ) -> None:
     """All ranks have to stop before any goes back."""
-    begun(root)
+    begin_expansion(root)
     assert root.hear(message) == []
-    assert root.negotiation.finish(now(), there=False) == Decision(Action.FINISH, resize=1)
-    assert not root.negotiation.confirm(1, now())
+    assert root.negotiation.finish(situation(), there=False) == Decision(Action.FINISH, resize=1)
+    assert not root.negotiation.confirm(1, situation())
     why = "it was killed" if isinstance(message, m.GroupLost) else "withdrawn"
     assert root.words() == [f"Failed {why}"]
 
 
 def test_an_expansion_beside_the_steps_is_done_while_there_are_steps_for_it(root: Root) -> None:
-    begun(root)
-    assert root.negotiation.finish(now(left=6), there=False) == Decision()
-    assert root.negotiation.finish(now(left=5), there=False) == Decision(Action.FINISH, resize=1)
-    assert root.negotiation.finish(now(left=2), there=True) == Decision()
+    begin_expansion(root)
+    assert root.negotiation.finish(situation(left=6), there=False) == Decision()
+    assert root.negotiation.finish(situation(left=5), there=False) == Decision(Action.FINISH, resize=1)
+    assert root.negotiation.finish(situation(left=2), there=True) == Decision()
     root.negotiation.end(0)
     assert root.words() == ["Failed the loop has ended (late)", "Malleable"]
 
 
 def test_newcomers_with_other_arrays_are_not_joined(root: Root) -> None:
     root.hear(GROW, m.Value(1, "r1/joined", "nothing"))
-    assert root.negotiation.decide(now()).action is Action.NO_ACTION
+    assert root.negotiation.decide(situation()).action is Action.NO_ACTION
     assert root.words() == ["Failed the newcomers registered nothing, the job has arrays"]
 
 
 def test_a_shrink_is_decided_at_once(root: Root) -> None:
     assert root.hear(SHRINK) == ["Accept"]
-    assert root.negotiation.decide(now()) == Decision(Action.SHRINK, resize=2)
+    assert root.negotiation.decide(situation()) == Decision(Action.SHRINK, resize=2)
     assert root.negotiation.leaving(MEMBERS) == (2, 3)
 
 
 def test_a_runtime_that_can_migrates() -> None:
     root = Root(migrates=True)
     assert root.hear(m.Offer(1, 0, 4, 30.0, NEW, (0,)), JOINED) == ["Accept", "Get"]
-    assert root.negotiation.decide(now()) == Decision(Action.MIGRATE, resize=1)
+    assert root.negotiation.decide(situation()) == Decision(Action.MIGRATE, resize=1)
     assert root.negotiation.leaving(MEMBERS) == (0, 3)
     assert root.negotiation.newcomers == (4, 5)
 
@@ -155,10 +155,10 @@ def test_a_migration_that_cannot_be_is_declined_by_a_runtime_that_can() -> None:
 def test_a_runtime_that_can_lets_ranks_sleep_and_changes_no_nodes() -> None:
     root = Root(sleeps=True)
     assert root.hear(m.Offer(1, 0, 4, 30.0, slots={2: 1})) == ["Accept"]
-    assert root.negotiation.decide(now()) == Decision(Action.SLOTS, resize=1)
+    assert root.negotiation.decide(situation()) == Decision(Action.SLOTS, resize=1)
     assert (root.negotiation.slots, root.negotiation.newcomers) == ({2: 1}, ())
     assert root.negotiation.leaving(MEMBERS) == ()
-    assert root.negotiation.confirm(1, now())
+    assert root.negotiation.confirm(1, situation())
     root.negotiation.done(m.Done(0, 1, 0))
     assert root.negotiation.slots == {}
 
@@ -187,18 +187,18 @@ def test_a_runtime_that_cannot_declines_slots() -> None:
 @pytest.mark.parametrize(
     ("offer", "at", "reason"),
     [
-        (GROW, now(left=3), "only 3 steps are left (late)"),
-        (GROW, now(left=1), "only 1 step is left (late)"),
-        (GROW, now(most=5), "the program's arrays have rows for 5 nodes, not for 6"),
-        (m.Offer(1, 7, 1, 1.0), now(), "the offer is for epoch 7, the job is in epoch 0"),
-        (m.Offer(1, 0, 9, 1.0, NEW), now(), "9 nodes are none of the sizes the program allows (1:8)"),
-        (m.Offer(1, 0, 7, 1.0, NEW), now(), "4 nodes and 2 new groups do not make 7"),
-        (m.Offer(1, 0, 2, 1.0, (), (9,)), now(), "the job has no group 9"),
-        (m.Offer(1, 0, 4, 1.0), now(), "4 groups cannot become 4 by giving back any"),
-        (m.Offer(1, 0, 3, 1.0, (), (1, 2)), now(), "4 groups cannot become 3 by giving back 1, 2"),
-        (m.Offer(1, 0, 5, 1.0, (m.NewGroup(3, "n3", 2),)), now(), f"of the {TOLD}"),
-        (m.Offer(1, 0, 4, 1.0, NEW[:1], (0,)), now(), MIGRATION),
-        (m.Offer(1, 0, 5, 1.0, NEW), now(), MIGRATION.replace("4 arrive", "4, 5 arrive")),
+        (GROW, situation(left=3), "only 3 steps are left (late)"),
+        (GROW, situation(left=1), "only 1 step is left (late)"),
+        (GROW, situation(most=5), "the program's arrays have rows for 5 nodes, not for 6"),
+        (m.Offer(1, 7, 1, 1.0), situation(), "the offer is for epoch 7, the job is in epoch 0"),
+        (m.Offer(1, 0, 9, 1.0, NEW), situation(), "9 nodes are none of the sizes the program allows (1:8)"),
+        (m.Offer(1, 0, 7, 1.0, NEW), situation(), "4 nodes and 2 new groups do not make 7"),
+        (m.Offer(1, 0, 2, 1.0, (), (9,)), situation(), "the job has no group 9"),
+        (m.Offer(1, 0, 4, 1.0), situation(), "4 groups cannot become 4 by giving back any"),
+        (m.Offer(1, 0, 3, 1.0, (), (1, 2)), situation(), "4 groups cannot become 3 by giving back 1, 2"),
+        (m.Offer(1, 0, 5, 1.0, (m.NewGroup(3, "n3", 2),)), situation(), f"of the {TOLD}"),
+        (m.Offer(1, 0, 4, 1.0, NEW[:1], (0,)), situation(), MIGRATION),
+        (m.Offer(1, 0, 5, 1.0, NEW), situation(), MIGRATION.replace("4 arrive", "4, 5 arrive")),
     ],
 )
 def test_what_cannot_be_is_declined(root: Root, offer: m.Offer, at: Situation, reason: str) -> None:
@@ -210,19 +210,19 @@ def test_a_withdrawn_offer_is_declined_and_a_withdrawn_resize_fails_while_it_can
     assert root.hear(GROW, m.Withdraw(1)) == ["Accept", "Get", "Failed withdrawn"]
     assert root.hear(DRAIN, m.Withdraw(3)) == ["Decline withdrawn"]
     assert root.hear(SHRINK) == ["Accept"]
-    assert root.negotiation.decide(now()).action is Action.SHRINK
+    assert root.negotiation.decide(situation()).action is Action.SHRINK
     assert root.hear(m.Withdraw(2)) == []  # decided: the last word comes when all have stopped
-    assert not root.negotiation.confirm(2, now())
+    assert not root.negotiation.confirm(2, situation())
     assert root.words() == ["Failed withdrawn"]
     assert root.hear(m.Withdraw(2)) == []
 
 
 def test_the_last_word_may_be_an_objection(root: Root) -> None:
     root.hear(GROW, JOINED)
-    assert root.negotiation.decide(now()).action is Action.EXPAND
-    assert not root.negotiation.confirm(1, now(), "no room")
+    assert root.negotiation.decide(situation()).action is Action.EXPAND
+    assert not root.negotiation.confirm(1, situation(), "no room")
     assert root.words() == ["Failed no room"]
-    assert not root.negotiation.confirm(1, now(), "no room")
+    assert not root.negotiation.confirm(1, situation(), "no room")
     assert root.words() == []
     assert root.hear(SHRINK) == ["Accept"]
 
@@ -236,7 +236,7 @@ def test_a_lost_newcomer_costs_only_the_resize_and_the_first_loss_is_repeated(ro
 
 
 def test_a_drain_is_accepted_or_outlived(root: Root) -> None:
-    assert root.hear(DRAIN, at=now(left=2)) == []
+    assert root.hear(DRAIN, at=situation(left=2)) == []
     root.negotiation.end(0)
     assert root.words() == ["Malleable"]
     assert root.session.side.state == "draining"
@@ -439,11 +439,13 @@ def test_nothing_that_comes_is_an_exception_and_no_offer_stays_without_an_answer
         lines += item + b"\n" if isinstance(item, bytes) else codec.encode(item)
     for piece in cut(data, lines):
         root.session.receive(piece)
-        where = now(data.draw(left_))
+        where = situation(data.draw(left_))
         root.negotiation.answer(where)
         if (
             decision := root.negotiation.decide(where)
-        ).action is not Action.NO_ACTION and root.negotiation.confirm(decision.resize, now(data.draw(left_))):
+        ).action is not Action.NO_ACTION and root.negotiation.confirm(
+            decision.resize, situation(data.draw(left_))
+        ):
             root.negotiation.leaving(MEMBERS)
             root.negotiation.done(m.Done(0, decision.resize, 0))
     root.negotiation.end(0)
@@ -464,7 +466,7 @@ def test_where_the_bytes_are_cut_makes_no_difference(data: st.DataObject) -> Non
     root = Root()
     for piece in cut(data, script):
         root.session.receive(piece)
-    root.negotiation.answer(now())
+    root.negotiation.answer(situation())
     assert root.words() == ["Error", "Error", "Accept", "Get", "Failed withdrawn"]
     assert root.said == ["x"]
 
@@ -523,6 +525,6 @@ def test_a_wish_is_sent_once_and_not_while_a_resize_is_open() -> None:
 
 
 def test_an_inhibited_job_declines_an_offer_and_follows_a_drain(root: Root) -> None:
-    held = now()._replace(inhibited="not now")
+    held = situation()._replace(inhibited="not now")
     assert root.hear(SHRINK, at=held) == ["Decline not now (late)"]
     assert root.hear(DRAIN, at=held) == ["Accept"]

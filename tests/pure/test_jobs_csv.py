@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from commands import command, simulated, told
+from commands import command, simulate_json, simulated
 from drawing import examples
 from hypothesis import given
 from hypothesis import settings as limits
@@ -199,17 +199,17 @@ def _malleable(spec: JobSpec) -> JobSpec:
 
 def test_policies_side_by_side(tmp_path: Path) -> None:
     file = trace(tmp_path)
-    result = told(file, "--policy", "fcfs,easy,fcfs", "--workers", "1")
+    result = simulate_json(file, "--policy", "fcfs,easy,fcfs", "--workers", "1")
     assert (result["policy"], result["nodes"]) == ("fcfs, easy", 4)
     assert [(row["policy"], row["malleable_percent"], row["runs"]) for row in result["rows"]] == [
         ("fcfs", None, 1), ("easy", None, 1),
     ]  # fmt: skip
     for row in result["rows"]:
-        single = told(file, "--policy", row["policy"])
+        single = simulate_json(file, "--policy", row["policy"])
         for key in ("wait_mean_s", "makespan_s", "utilisation", "bounded_slowdown_preferred_mean"):
             assert row[key] == single["rows"][0][key] == {"mean": single["runs"][0][key], "half": None}
         assert row["malleable_to_rigid_turnaround"] == {"mean": None, "half": None}
-    assert told(file, "--policy", "fcfs,easy", "--workers", "2") == result
+    assert simulate_json(file, "--policy", "fcfs,easy", "--workers", "2") == result
     shown = command("simulate", file, "--policy", "fcfs,easy", "--workers", "1")
     assert "x.swf: 4 nodes" in shown
     assert "fcfs" in shown
@@ -218,11 +218,11 @@ def test_policies_side_by_side(tmp_path: Path) -> None:
 
 def test_policies_by_shares_and_seeds() -> None:
     options = ("lublin:40", "--nodes", "64", "--malleable", "0,50", "--seeds", "2", "--workers", "1")
-    result = told(*options, "--policy", "easy,malleable")
+    result = simulate_json(*options, "--policy", "easy,malleable")
     assert [(row["malleable_percent"], row["policy"], row["runs"]) for row in result["rows"]] == [
         (0, "easy", 2), (0, "malleable", 2), (50, "easy", 2), (50, "malleable", 2),
     ]  # fmt: skip
-    assert result["rows"][1::2] == told(*options, "--policy", "malleable")["rows"]
+    assert result["rows"][1::2] == simulate_json(*options, "--policy", "malleable")["rows"]
     assert result["rows"][3]["malleable_to_rigid_turnaround"]["mean"] > 0
 
 

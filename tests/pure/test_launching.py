@@ -37,7 +37,7 @@ from pliant_lab.injection.tree.launches import launch
 ANSWERS: codec.Decoder[t.ForAll] = codec.Decoder(t.ForAll)
 
 
-def said(node: str, message: m.Message) -> m.From:
+def from_node(node: str, message: m.Message) -> m.From:
     return m.From(node, codec.raw(message))
 
 
@@ -56,11 +56,11 @@ def test_programs_over_trees_with_losses(seed: int) -> None:
 def test_the_code_is_the_highest() -> None:
     life = launching(2, 0, 1)
     assert life.ranks == 3
-    life.arrived(said("n0", m.Exited(JOB, 0, 0, 3)))
-    life.arrived(said("n0", m.Exited(JOB, 0, 0, 90)))  # once more: it has ended already
-    life.arrived(said("n0", m.Exited(JOB, 0, 1, -15)))
+    life.arrived(from_node("n0", m.Exited(JOB, 0, 0, 3)))
+    life.arrived(from_node("n0", m.Exited(JOB, 0, 0, 90)))  # once more: it has ended already
+    life.arrived(from_node("n0", m.Exited(JOB, 0, 1, -15)))
     assert (life.is_over, life.is_open("n0"), life.is_open("n2")) == (False, False, True)
-    life.arrived(said("n2", m.StartFailed(JOB, 2, "no such file", 127)))
+    life.arrived(from_node("n2", m.StartFailed(JOB, 2, "no such file", 127)))
     assert life.is_over
     assert life.code == 128 + 15
     assert {rank: end.node for rank, end in life.ended.items()} == {0: "n0", 1: "n0", 2: "n2"}
@@ -68,7 +68,7 @@ def test_the_code_is_the_highest() -> None:
 
 def test_what_a_lost_node_had_is_lost() -> None:
     life = launching(1, 2)
-    life.arrived(said("n1", m.Exited(JOB, 1, 1, 0)))
+    life.arrived(from_node("n1", m.Exited(JOB, 1, 1, 0)))
     assert life.gone("n1", "cut") == [Note("n1 is lost: cut")]
     assert {rank: end.code for rank, end in life.ended.items()} == {1: 0, 2: 255}
 
@@ -76,20 +76,20 @@ def test_what_a_lost_node_had_is_lost() -> None:
 def test_why_a_launch_has_failed_names_process_and_node() -> None:
     life = launching(2, 1, 1)
     assert life.why == ""
-    life.arrived(said("n0", m.Exited(JOB, 0, 0, 0)))
+    life.arrived(from_node("n0", m.Exited(JOB, 0, 0, 0)))
     assert life.why == ""
-    life.arrived(said("n0", m.Exited(JOB, 0, 1, 7)))
+    life.arrived(from_node("n0", m.Exited(JOB, 0, 1, 7)))
     assert life.why == "process 1 on n0 has ended with 7"
-    life.arrived(said("n1", m.StartFailed(JOB, 1, "'x': No such file or directory", 127)))
+    life.arrived(from_node("n1", m.StartFailed(JOB, 1, "'x': No such file or directory", 127)))
     assert life.why == "process 2 on n1 was not started: 'x': No such file or directory; 1 more have failed"
     life.gone("n2", "cut")
     assert life.why == "process 3 on n2 is lost with its node: cut; 2 more have failed"
     life = launching(1)
-    life.arrived(said("n0", m.Exited(JOB, 0, 0, -15)))
+    life.arrived(from_node("n0", m.Exited(JOB, 0, 0, -15)))
     assert life.why == "process 0 on n0 has ended by signal 15"
     life = launching(1, 1, 1, dialect="pmi1")
-    life.arrived(said("n1", m.Exited(JOB, 1, 1, 5)))
-    life.arrived(said("n0", m.Exited(JOB, 0, 0, -9)))
+    life.arrived(from_node("n1", m.Exited(JOB, 1, 1, 5)))
+    life.arrived(from_node("n0", m.Exited(JOB, 0, 0, -9)))
     assert life.why == "process 1 on n1 has ended with 5"
 
 
@@ -105,31 +105,31 @@ def test_one_world_goes_on_together_or_not_at_all() -> None:
     assert life.gathered((3,), 1, {}) == [Note("group 3 is not of this world")]
     assert life.gathered((1,), 2, {}) == [Note("groups [1] are at fence 2, their world at 1")]
     assert ANSWERS.decode(fenced.message) == m.Fenced(JOB, 0, 0, {"a": "1", "b": "2", "c": "3"})
-    note, kill = life.arrived(said("n1", m.Exited(JOB, 1, 1, 5)))
+    note, kill = life.arrived(from_node("n1", m.Exited(JOB, 1, 1, 5)))
     assert note == Note("process 1 on n1 has ended with 5, and the others with it")
     assert isinstance(kill, ForAll)
     assert ANSWERS.decode(kill.message) == m.Signal(JOB, 9)
-    assert not life.arrived(said("n0", m.Exited(JOB, 0, 0, -9))), "they are ended once"
-    assert not life.arrived(said("n2", m.Exited(JOB, 2, 2, -9)))
+    assert not life.arrived(from_node("n0", m.Exited(JOB, 0, 0, -9))), "they are ended once"
+    assert not life.arrived(from_node("n2", m.Exited(JOB, 2, 2, -9)))
     assert (life.is_over, life.code) == (True, 5), "how we have ended the others says nothing"
 
 
 def test_a_process_that_ends_with_0_before_mpi_finalize_ends_the_world() -> None:
     life = launching(1, 1, dialect="pmi1")
-    note, kill = life.arrived(said("n1", m.Exited(JOB, 1, 1, 0, early=True)))
+    note, kill = life.arrived(from_node("n1", m.Exited(JOB, 1, 1, 0, early=True)))
     assert note == Note("process 1 on n1 ended with exit code 0 before MPI_Finalize, and the others with it")
     assert isinstance(kill, ForAll)
-    life.arrived(said("n0", m.Exited(JOB, 0, 0, -9)))
+    life.arrived(from_node("n0", m.Exited(JOB, 0, 0, -9)))
     assert (life.code, life.why) == (1, "process 1 on n1 ended with exit code 0 before MPI_Finalize")
 
 
 def test_a_fence_that_is_never_passed_ends_the_world() -> None:
     life = launching(1, 1, dialect="pmi1")
     life.gathered((0,), 0, {})
-    note, kill = life.arrived(said("n1", m.Exited(JOB, 1, 1, 0)))
+    note, kill = life.arrived(from_node("n1", m.Exited(JOB, 1, 1, 0)))
     assert note == Note("n1: ended while others wait for it in MPI")
     assert isinstance(kill, ForAll)
-    life.arrived(said("n0", m.Exited(JOB, 0, 0, -9)))
+    life.arrived(from_node("n0", m.Exited(JOB, 0, 0, -9)))
     assert life.code == 128 + 9
     assert life.why == "n1: ended while others wait for it in MPI"
 
@@ -140,7 +140,7 @@ def test_what_cannot_be_read_is_told_and_harms_nothing() -> None:
     assert isinstance(note, Note)
     assert note.text.startswith("n0: not a message")
     output = t.Output(0, b"text\n")
-    assert life.arrived(said("n0", output)) == [Print("n0", output)]
+    assert life.arrived(from_node("n0", output)) == [Print("n0", output)]
 
 
 def test_each_agent_starts_its_part() -> None:

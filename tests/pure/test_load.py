@@ -90,7 +90,7 @@ def test_thresholds_that_cannot_be_followed_are_refused(above: float, below: flo
     Together(1).begin(main)
 
 
-def held() -> None:
+def hold_a_worker() -> None:
     with current().monitor:
         current().monitor.wait_for(lambda: False, 40.0)
 
@@ -123,7 +123,7 @@ def test_an_executor_grows_with_what_is_to_be_done_and_gives_back_when_it_is_don
     def main() -> None:
         malleability().want = scheduler
         executor = PlaceExecutor(follow_load=True)
-        futures = [executor.submit(held) for _ in range(60)]
+        futures = [executor.submit(hold_a_worker) for _ in range(60)]
         runtime = current()
         with runtime.monitor:
             runtime.wait(lambda: 4 in sizes)
@@ -139,7 +139,7 @@ def test_an_executor_grows_with_what_is_to_be_done_and_gives_back_when_it_is_don
 def test_without_a_scheduler_nothing_happens() -> None:
     def main() -> None:
         executor = PlaceExecutor(follow_load=True)
-        futures = [executor.submit(held) for _ in range(9)]
+        futures = [executor.submit(hold_a_worker) for _ in range(9)]
         runtime = current()
         with runtime.monitor:
             runtime.wait(lambda: False, 240.0)

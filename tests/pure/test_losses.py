@@ -9,7 +9,7 @@ import pytest
 from audits import audit, gantt
 from commands import command
 from driving import Driven
-from test_job_life import NAMES, Heard, of, said, told
+from test_job_life import NAMES, Heard, events_of_kind, losses_sent_to, relay
 
 from pliant.core import commands as c
 from pliant.core import events as e
@@ -332,8 +332,8 @@ def test_a_life_that_is_made_anew_knows_what_was_lost_and_tells_the_root_again()
     resuming.take_up(life, job, core.state)
     assert sorted(life.groups) == [0, 2]
     assert not resuming.roll_back(core, life, job)  # it had been taken back
-    assert [(each.group, each.why) for each in told(heard, 0)] == [(1, "rank 0 exited with 3")]
-    said(life, 0, m.Done(0, 1, 0, (1,)))
+    assert [(each.group, each.why) for each in losses_sent_to(heard, 0)] == [(1, "rank 0 exited with 3")]
+    relay(life, 0, m.Done(0, 1, 0, (1,)))
     [done] = heard.of_root(m.Done)
     core.handle([e.RootSaid(1, done)], 3.0)
     assert core.state.jobs[1].resize is None
@@ -347,7 +347,7 @@ def test_a_place_that_has_said_bye_to_the_controller_before_ends_well() -> None:
     life = JobLife(1, job.spec, GroupPlace(NAMES, "a.log", "/", {}, b"s"), heard, one_world=job.one_world)
     resuming.take_up(life, job, core.state)
     life.heard(1, m.Exited(1, 1, 0, 0))
-    assert not of(heard, e.GroupsLost)
+    assert not events_of_kind(heard, e.GroupsLost)
 
 
 def test_a_drain_that_is_said_again_names_no_group_that_was_lost() -> None:
@@ -365,4 +365,4 @@ def test_a_drain_that_is_said_again_names_no_group_that_was_lost() -> None:
     assert job.resize is not None
     offer = core.resizes.offer_of(job, job.resize)
     assert (offer.leaving, offer.leave) == ((2,), NodeSet.of([2]))
-    assert told(heard, 0)
+    assert losses_sent_to(heard, 0)

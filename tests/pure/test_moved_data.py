@@ -10,7 +10,7 @@ import pytest
 from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workloads import asked
+from workloads import workload_request
 
 import pliant
 from pliant.core import records as r
@@ -40,7 +40,7 @@ def trace(tmp_path: Path) -> str:
 
 
 def data(workload: str, how: str, percent: float = 100.0, seed: int = 42) -> dict[str, float]:
-    wish = asked(workload, malleable=percent, data=how, cost=COST, seed=seed)
+    wish = workload_request(workload, malleable=percent, data=how, cost=COST, seed=seed)
     return {job.spec.name: job.spec.data_mb for job in read_workload(wish).jobs}
 
 
@@ -55,15 +55,17 @@ def test_each_way_of_saying_it(trace: str) -> None:
 def test_drawn_data_are_lognormal_and_a_jobs_own() -> None:
     drawn = data("lublin:2000", "lognormal=500,1.5")
     assert drawn == data("lublin:2000", "lognormal=500,1.5", percent=20.0)
-    nodes = {job.spec.name: job.spec.nodes.preferred for job in read_workload(asked("lublin:2000")).jobs}
+    nodes = {
+        job.spec.name: job.spec.nodes.preferred for job in read_workload(workload_request("lublin:2000")).jobs
+    }
     logs = [math.log(mb / nodes[name]) for name, mb in drawn.items()]
     assert median(logs) == pytest.approx(math.log(500), abs=0.1)
     assert stdev(logs) == pytest.approx(1.5, rel=0.05)
-    first, *_ = read_workload(asked("lublin:9")).jobs
+    first, *_ = read_workload(workload_request("lublin:9")).jobs
     again = [with_data([first], "lognormal=500,1.5", seed) for seed in (1, 1, 2)]
     assert again[0] == again[1] != again[2]
     by = {
-        how: read_workload(asked("lublin:9", malleable=100, cost=COST, data=how))
+        how: read_workload(workload_request("lublin:9", malleable=100, cost=COST, data=how))
         for how in ("none", "total=9")
     }
     assert [job.spec.nodes for job in by["none"].jobs] == [job.spec.nodes for job in by["total=9"].jobs]
@@ -72,7 +74,7 @@ def test_drawn_data_are_lognormal_and_a_jobs_own() -> None:
 def resizes(mb: float, seed: int) -> list[tuple[float, float]]:
     """How long each stood still, and has to by the model: for each megabyte that a node of the smaller side has to
     hold. None is called off."""
-    wish = asked("lublin:40", 64, malleable=100, data=f"per-node={mb}", cost=COST, seed=seed)
+    wish = workload_request("lublin:40", 64, malleable=100, data=f"per-node={mb}", cost=COST, seed=seed)
     specs: dict[int, JobSpec] = {}
     offers: dict[int, r.ResizeOffered] = {}
     records: list[r.Record] = []

@@ -44,7 +44,7 @@ def offers(commands: list[c.Command]) -> list[tuple[str, int, NodeSet, NodeSet]]
     return [(each.kind, each.size, each.nodes, each.leave) for each in commands if isinstance(each, c.Offer)]
 
 
-def done(core: Driven, at: float, released: tuple[int, ...], root: int) -> list[c.Command]:
+def finish_resize(core: Driven, at: float, released: tuple[int, ...], root: int) -> list[c.Command]:
     resize = core.state.last_resize
     core.tell([job_says.accepted(1, resize)], at)
     return core.tell([job_says.resized(1, resize, released, root=root)], at)
@@ -61,7 +61,7 @@ def test_an_ordered_job_moves_and_its_size_is_still_the_policys() -> None:
     core, records = running()
     moves = offers(core.tell([e.ResizeOrdered(1, 0, NodeSet.of([0, 1]))], 1.0))
     assert moves == [("migrate", 2, NodeSet.of([2, 3]), NodeSet.of([0, 1]))]
-    done(core, 2.0, (0, 1), 2)
+    finish_resize(core, 2.0, (0, 1), 2)
     job = core.state.jobs[1]
     assert (job.nodes, job.size, job.root, job.epoch, job.pinned) == (0b1100, 2, 2, 1, False)
     assert core.state.nodes.dirty == {1: 0b0011}
@@ -98,7 +98,7 @@ def test_a_job_moves_off_a_node_that_is_asked_back_before_others_get_what_is_fre
     ]
     offered = next(each for each in records if isinstance(each, r.ResizeOffered))
     assert offered.reason == Reason(moving.ASKED_BACK, figures={"nodes": 1})
-    done(core, 2.0, (0,), 1)
+    finish_resize(core, 2.0, (0,), 1)
     assert c.GiveBack(NodeSet.of([0])) in core.tell([e.Clean(1, NodeSet.of([0]))], 3.0)
     replayed(core, records)
 
@@ -118,7 +118,7 @@ def test_one_node_is_left_for_a_free_one_and_another_by_a_shrink_in_one_resize()
     assert offers(core.tell([e.Reclaim(NodeSet.of([0, 1]))], 1.0)) == [
         ("shrink", 2, NodeSet.of([3]), NodeSet.of([0, 1]))
     ]
-    done(core, 2.0, (0, 1), 3)
+    finish_resize(core, 2.0, (0, 1), 3)
     assert core.state.jobs[1].nodes == 0b1100
     replayed(core, records)
 
@@ -126,7 +126,7 @@ def test_one_node_is_left_for_a_free_one_and_another_by_a_shrink_in_one_resize()
 def test_a_size_that_was_ordered_stays() -> None:
     core, _ = running(3)
     core.tell([e.ResizeOrdered(1, 3)], 0.5)
-    done(core, 0.6, (), 0)
+    finish_resize(core, 0.6, (), 0)
     assert offers(core.tell([e.Reclaim(NodeSet.of([1]))], 1.0)) == []
 
 

@@ -152,30 +152,30 @@ def started(spec: JobSpec) -> tuple[Driven, Noting]:
     return core, noting
 
 
-def done(core: Driven, now: float) -> float:
+def share_done(core: Driven, now: float) -> float:
     [(_, _, job)] = core.state.running
     return job.done(now)
 
 
 def test_work_done_is_known_by_progress_else_by_the_model_else_by_the_estimate() -> None:
     core, _ = started(malleable())
-    assert done(core, 25.0) == 0.25  # of its walltime
-    assert done(core, 400.0) == 1.0
+    assert share_done(core, 25.0) == 0.25  # of its walltime
+    assert share_done(core, 400.0) == 1.0
     core.tell([job_says.progressed(1, 0.4)], 20.0)
-    assert done(core, 20.0) == 0.4
-    assert done(core, 30.0) == pytest.approx(0.6)  # as fast as so far
+    assert share_done(core, 20.0) == 0.4
+    assert share_done(core, 30.0) == pytest.approx(0.6)  # as fast as so far
     core, _ = started(malleable(Amdahl(160.0)))
-    assert done(core, 20.0) == 0.25  # 80 s on two nodes
+    assert share_done(core, 20.0) == 0.25  # 80 s on two nodes
     core.tell([job_says.progressed(1, 0.5)], 20.0)
-    assert done(core, 28.0) == pytest.approx(0.6)
+    assert share_done(core, 28.0) == pytest.approx(0.6)
 
 
 def test_work_done_counts_each_size() -> None:
     core, _ = started(malleable())
     core.tell([e.ResizeOrdered(1, 1)], 25.0)
     core.tell([job_says.accepted(1, 1), core.resized(1, 1, 0)], 25.0)
-    assert done(core, 25.0) == 0.25
-    assert done(core, 75.0) == 0.5  # 200 s on one node
+    assert share_done(core, 25.0) == 0.25
+    assert share_done(core, 75.0) == 0.5  # 200 s on one node
 
 
 def test_the_work_done_at_the_end() -> None:

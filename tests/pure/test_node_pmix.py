@@ -31,11 +31,11 @@ def driver(orphan_grace: float = 0.0) -> Driver:
     return driver
 
 
-def told(asked: list[n.AnyOutput], kind: type[m.Message]) -> list[m.Message]:
+def messages_of_kind(asked: list[n.AnyOutput], kind: type[m.Message]) -> list[m.Message]:
     return [each.message for each in asked if isinstance(each, n.Tell) and isinstance(each.message, kind)]
 
 
-def killed(asked: list[n.AnyOutput]) -> set[int]:
+def killed_pids(asked: list[n.AnyOutput]) -> set[int]:
     return {pid for each in asked if isinstance(each, n.Kill) for pid in each.pids}
 
 
@@ -60,7 +60,7 @@ def test_ranks_are_started_when_their_server_is_up() -> None:
         (0, False, "0"),
         (1, False, "1"),
     ]
-    assert told(asked, m.Started) == [m.Started(1, 0, (102, 103))]
+    assert messages_of_kind(asked, m.Started) == [m.Started(1, 0, (102, 103))]
 
 
 @pytest.mark.parametrize(
@@ -76,33 +76,33 @@ def test_a_server_that_does_not_come_up_fails_the_start(happens: n.AnyInput, why
     driver_ = driver()
     driver_.order(start_order(dialect="openmpi"))
     asked = driver_.put(happens)
-    failed = told(asked, m.StartFailed)
+    failed = messages_of_kind(asked, m.StartFailed)
     assert len(failed) == 1
     assert why in str(failed[0])
-    assert isinstance(happens, n.Exited) or 101 in killed(asked)
+    assert isinstance(happens, n.Exited) or 101 in killed_pids(asked)
 
 
 def test_an_agent_without_the_program_says_so() -> None:
     asked = Driver().order(start_order(dialect="openmpi"))
-    assert "pmix" in str(told(asked, m.StartFailed)[0])
+    assert "pmix" in str(messages_of_kind(asked, m.StartFailed)[0])
 
 
 def test_a_group_ends_with_its_server() -> None:
     driver_ = driver()
     server, *ranks = started(driver_)
     asked = driver_.put(n.Exited(server, -11))
-    assert killed(asked) == set(ranks)
-    assert b"was ended by signal 11" in bytes(told(asked, m.Relay)[0].message)  # type: ignore[attr-defined]
+    assert killed_pids(asked) == set(ranks)
+    assert b"was ended by signal 11" in bytes(messages_of_kind(asked, m.Relay)[0].message)  # type: ignore[attr-defined]
 
 
 def test_a_server_ends_with_the_last_rank() -> None:
     driver_ = driver()
     server, *ranks = started(driver_)
-    assert server not in killed(driver_.put(n.Exited(ranks[0], 0)))
-    assert server in killed(driver_.put(n.Exited(ranks[1], 0)))
+    assert server not in killed_pids(driver_.put(n.Exited(ranks[0], 0)))
+    assert server in killed_pids(driver_.put(n.Exited(ranks[1], 0)))
     asked = driver_.put(n.Exited(server, -9))
-    assert not told(asked, m.Relay)
-    assert not told(asked, m.Exited)
+    assert not messages_of_kind(asked, m.Relay)
+    assert not messages_of_kind(asked, m.Exited)
 
 
 def test_a_proof_waits_for_the_server_and_takes_its_directory() -> None:
@@ -168,8 +168,8 @@ def test_a_rank_that_ends_with_0_before_mpi_finalize_ends_its_group(finalizes: b
     if finalizes:
         driver_.put(n.RankSaid(1, 0, SERVER, codec.encode(pmix.Finalized(1))))
     asked = driver_.put(n.Exited(ranks[1], 0))
-    assert told(asked, m.Exited) == [m.Exited(1, 0, 1, 0, early=not finalizes)]
-    assert killed(asked) == (set() if finalizes else {ranks[0]})
+    assert messages_of_kind(asked, m.Exited) == [m.Exited(1, 0, 1, 0, early=not finalizes)]
+    assert killed_pids(asked) == (set() if finalizes else {ranks[0]})
 
 
 def test_a_server_is_up_for_all_ranks_or_none() -> None:
@@ -200,7 +200,7 @@ def test_what_concerns_other_groups_is_passed_on_unread() -> None:
     driver_ = driver()
     started(driver_)
     lookup = codec.raw(pmix.Lookup(("port",), wait=True))
-    (up,) = told(asking(driver_, 4, pmix.Lookup(("port",), wait=True)), m.Asked)
+    (up,) = messages_of_kind(asking(driver_, 4, pmix.Lookup(("port",), wait=True)), m.Asked)
     assert up == m.Asked(1, 0, 4, lookup)
     down = driver_.order(m.Answered(1, 0, 4, codec.raw(pmix.Done(4)), over=True))
     assert n.SayToRank(1, 0, SERVER, codec.encode(pmix.Done(4))) in down
@@ -219,9 +219,9 @@ def test_what_is_not_answered_for_good_is_asked_again_of_the_next_controller() -
     driver_.order(m.Answered(1, 0, 2, codec.raw(pmix.Done(2))))
     driver_.order(m.Ack(1000, 1000))
     driver_.put(n.LinkLost())
-    again = told(driver_.put(n.LinkMade()), m.Asked)
+    again = messages_of_kind(driver_.put(n.LinkMade()), m.Asked)
     assert [each.number for each in again if isinstance(each, m.Asked)] == [2, 3]
     driver_.order(m.Answered(1, 0, 2, over=True))
     driver_.put(n.LinkLost())
-    again = told(driver_.put(n.LinkMade()), m.Asked)
+    again = messages_of_kind(driver_.put(n.LinkMade()), m.Asked)
     assert [each.number for each in again if isinstance(each, m.Asked)] == [3]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from driving import Driven
 from report_runs import offered, one_resize
-from test_job_life import growing, said
+from test_job_life import growing, relay
 from test_report_live import plain_lines
 
 from pliant.core import events as e
@@ -161,10 +161,10 @@ def test_newcomers_that_are_all_ready_end_the_start_and_the_root_tells_the_rest(
     life, heard = growing()
     for group in (1, 2):
         assert not heard.of_root(m.Reached)
-        said(life, group, m.Hello(1, group, 1, "token", 1))
-        said(life, group, m.Ready(5, group))
-    said(life, 0, m.Reached(0, 5, Phase.CONNECT))
-    said(life, 1, m.Reached(0, 5, Phase.MERGE))  # it does not speak for the job
+        relay(life, group, m.Hello(1, group, 1, "token", 1))
+        relay(life, group, m.Ready(5, group))
+    relay(life, 0, m.Reached(0, 5, Phase.CONNECT))
+    relay(life, 1, m.Reached(0, 5, Phase.MERGE))  # it does not speak for the job
     assert [said.phase for said in heard.of_root(m.Reached)] == [Phase.SYNCHRONISE, Phase.CONNECT]
 
 

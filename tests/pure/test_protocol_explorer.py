@@ -42,7 +42,7 @@ from_job: Callable[[bytes], Any] = cache(codec.from_job().decode)
 from_scheduler = cache(codec.from_scheduler().decode)
 
 
-def put(pair: tuple[Link, Link], at: int, link: Link) -> tuple[Link, Link]:
+def with_link(pair: tuple[Link, Link], at: int, link: Link) -> tuple[Link, Link]:
     return (link, pair[1]) if at == 0 else (pair[0], link)
 
 
@@ -85,7 +85,7 @@ def steps(world: World) -> Iterator[World]:
             with suppress(ProtocolError):
                 again.send(message)
                 yield world._replace(
-                    sched=again.state, down=put(world.down, again.root, (*down, codec.encode(message)))
+                    sched=again.state, down=with_link(world.down, again.root, (*down, codec.encode(message)))
                 )
     for group in (0, 1):
         if world.up[group]:
@@ -96,13 +96,14 @@ def steps(world: World) -> Iterator[World]:
                     scheduler.receive(*early)
             yield world._replace(
                 sched=scheduler.state, sched_root=scheduler.root, sched_epoch=scheduler.epoch,
-                early=tuple((who, codec.encode(what)) for who, what in scheduler._early), up=put(world.up, group, world.up[group][1:]),
+                early=tuple((who, codec.encode(what)) for who, what in scheduler._early), up=with_link(world.up, group, world.up[group][1:]),
             )  # fmt: skip
         if world.down[group]:
             side = side_of(world, group)
             side.receive(from_scheduler(world.down[group][0]))
             yield world._replace(
-                job=with_state(world, group, side.state), down=put(world.down, group, world.down[group][1:])
+                job=with_state(world, group, side.state),
+                down=with_link(world.down, group, world.down[group][1:]),
             )
 
 
@@ -116,7 +117,7 @@ def job_sends(world: World, group: int) -> Iterator[World]:
         done = isinstance(message, m.Done)
         yield world._replace(
             job=with_state(world, group, side.state), root=root, epoch=world.epoch + done,
-            up=put(world.up, group, (*world.up[group], codec.encode(message))),
+            up=with_link(world.up, group, (*world.up[group], codec.encode(message))),
         )  # fmt: skip
 
 

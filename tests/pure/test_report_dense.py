@@ -130,7 +130,7 @@ def test_no_jobs_no_distribution() -> None:
     assert (FigureSample([]).quantile(0.5), FigureSample([]).mean, FigureSample([]).curve()) == (0.0, 0.0, [])
 
 
-def shown(records: Sequence[r.Record], jobs: int, of: Simulated) -> tuple[str, dict[str, Any]]:
+def page_and_json(records: Sequence[r.Record], jobs: int, of: Simulated) -> tuple[str, dict[str, Any]]:
     """The page and the JSON of a run said to have ``jobs`` jobs."""
     picture, metrics = Picture(jobs), Metrics(keep_jobs=False)
     told(records, metrics, picture.dense)
@@ -146,7 +146,7 @@ OF = Simulated("batch.toml", "malleable", 8, ["seed 42"])
 
 def test_few_jobs_are_all_shown() -> None:
     run = realistic()[1]
-    text, data = shown(run.records, len(run.jobs), OF)
+    text, data = page_and_json(run.records, len(run.jobs), OF)
     assert "<h1>Simulated: malleable ran 12 jobs of batch.toml on 8 nodes in " in text
     assert "nothing was started" in text
     assert set(re.findall(r'id="run0-job(\d+)"', text)) == {str(number) for number in run.jobs}
@@ -161,7 +161,7 @@ def test_few_jobs_are_all_shown() -> None:
 
 def test_many_jobs_make_a_dense_page() -> None:
     run = realistic()[1]
-    text, data = shown(run.records, EVERY_JOB + 1, OF)  # as if there were more
+    text, data = page_and_json(run.records, EVERY_JOB + 1, OF)  # as if there were more
     assert "<tr data-job" not in text
     assert 'id="run0-' not in text
     assert "--jobs-csv" in text
@@ -179,7 +179,7 @@ def test_many_jobs_make_a_dense_page() -> None:
 @pytest.mark.parametrize("jobs", [1, EVERY_JOB + 1])
 def test_hostile_words_are_harmless(jobs: int) -> None:
     spec = JobSpec(name=HOSTILE, nodes=Bounds.exactly(1))
-    text, _ = shown(
+    text, _ = page_and_json(
         [
             r.JobSubmitted(0.0, 1, spec),
             r.JobStarted(0.0, 1, NodeSet.of([0]), Reason("fits")),
@@ -201,7 +201,7 @@ def test_the_page_needs_no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pliant.charts.curves.over_time", lambda *_, **__: missing())
     monkeypatch.setattr("pliant.charts.curves.distributions", missing)
     monkeypatch.setattr(figures, "build", missing)
-    text, _ = shown(one_resize().records, 2, OF)
+    text, _ = page_and_json(one_resize().records, 2, OF)
     assert "pliant[report]" in text
     assert "<svg" not in text
     assert "utilisation" in text

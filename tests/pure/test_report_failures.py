@@ -19,7 +19,7 @@ from pliant.terminal.tables import job_table
 End = tuple[JobState, int, str]
 
 
-def ended(*ends: End, name: str = "job") -> Run:
+def run_that_ended(*ends: End, name: str = "job") -> Run:
     """A run of one-node jobs that ended so, a second after one another."""
     records: list[r.Record] = [r.NodesGranted(0.0, NodeSet.first(len(ends)))]
     for number in range(1, len(ends) + 1):
@@ -49,7 +49,7 @@ def live(run: Run) -> list[str]:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_traceback_takes_one_line_of_the_table(width: int) -> None:
-    lines = table(ended((JobState.FAILED, 1, RAISED), (JobState.COMPLETED, 0, "")), width)
+    lines = table(run_that_ended((JobState.FAILED, 1, RAISED), (JobState.COMPLETED, 0, "")), width)
     assert len(lines) == 3, lines
     assert "FAILED (1)" in lines[1]
     assert "ValueError: no" in lines[1]
@@ -69,7 +69,7 @@ def test_below_the_table_stands_all_of_it_in_lines_of_its_own() -> None:
 
 
 def test_the_reason_is_the_first_line_of_the_error_wherever_one_line_is_shown() -> None:
-    run = ended((JobState.FAILED, 3, RAISED))
+    run = run_that_ended((JobState.FAILED, 3, RAISED))
     assert live(run)[-1] == (
         "job1 ended as FAILED (exit code 3) after 1.00 s: ValueError: no; rank 0 of group 0 on n1 exited with 3"
     )
@@ -86,15 +86,15 @@ def test_the_reason_is_the_first_line_of_the_error_wherever_one_line_is_shown() 
     ],
 )
 def test_a_bus_error_points_to_the_doctor(code: int, error: str) -> None:
-    run = ended((JobState.FAILED, code, error))
+    run = run_that_ended((JobState.FAILED, code, error))
     for line in (live(run)[-1], below(run)[0], page([run])):
         assert "/dev/shm is full: see pliant doctor" in line
-    other = ended((JobState.FAILED, 1, "rank 7 of group 7 was ended by signal 70"))
+    other = run_that_ended((JobState.FAILED, 1, "rank 7 of group 7 was ended by signal 70"))
     assert "doctor" not in below(other)[0]
 
 
 def test_jobs_that_were_ended_are_not_said_to_have_failed_with_the_signal() -> None:
-    run = ended(
+    run = run_that_ended(
         (JobState.CANCELLED, 137, "ended by SIGINT"),
         (JobState.CANCELLED, 137, "ended by SIGINT"),
         (JobState.TIMEOUT, 143, "walltime of 5 s is over"),
@@ -108,19 +108,19 @@ def test_jobs_that_were_ended_are_not_said_to_have_failed_with_the_signal() -> N
 
 
 def test_many_failures_are_told_in_part() -> None:
-    run = ended(*((JobState.FAILED, 1, f"reason {i}\nlast words") for i in range(MOST_TOLD + 3)))
+    run = run_that_ended(*((JobState.FAILED, 1, f"reason {i}\nlast words") for i in range(MOST_TOLD + 3)))
     lines = below(run)
     assert len(lines) == 2 * MOST_TOLD + 1
     assert lines[-1] == "3 jobs more did not complete; the table names them"
 
 
 def test_an_exception_that_holds_an_array_does_not_fill_the_screen() -> None:
-    run = ended((JobState.FAILED, 1, f"ValueError: {'0.0, ' * 10_000}"))
+    run = run_that_ended((JobState.FAILED, 1, f"ValueError: {'0.0, ' * 10_000}"))
     assert max(map(len, [*below(run), *live(run)])) < 600
 
 
 def test_a_job_cannot_forge_lines_or_move_the_cursor() -> None:
-    run = ended((JobState.FAILED, 1, "why\x1b[2J\nlast\x07\rwords"), name="x\x1b]0;")
+    run = run_that_ended((JobState.FAILED, 1, "why\x1b[2J\nlast\x07\rwords"), name="x\x1b]0;")
     assert all(ord(c) >= 32 for line in [*below(run), *table(run), *live(run)] for c in line)
 
 

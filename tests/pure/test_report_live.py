@@ -34,7 +34,7 @@ def plain_lines(run: Run) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def shown(view: LiveView) -> str:
+def rendered(view: LiveView) -> str:
     console = Console(file=io.StringIO(), width=100, height=30, force_terminal=True, color_system=None)
     with console.capture() as capture:
         console.print(view.render())
@@ -91,7 +91,7 @@ def test_a_failed_resize_and_a_lost_node_are_told() -> None:
         "     5.0 s  ✗ solver: growing from 1 to 3 nodes failed; it goes on as before: connect: refused"
     )
     assert lines[-1] == "     6.0 s  ✗ lost n2"
-    text = shown(view)
+    text = rendered(view)
     assert "nodes  a▒✗" in text  # solver's, not proved clean, lost
 
 
@@ -216,7 +216,7 @@ def test_the_display_shows_queue_bars_and_resizes_under_way() -> None:
     view.record(r.JobProgressed(4.3, 1, 0.25))
     view.record(r.JobSubmitted(4.5, 2, JobSpec(name="next", nodes=Bounds(2, 4))))
     view.tick(4.6)
-    text = shown(view)
+    text = rendered(view)
     assert "00:04  3 of 3 nodes in use, 0 free" in text
     assert "nodes  a▒▒" in text
     assert "1 job: next (2:4)" in text
@@ -239,7 +239,7 @@ def test_the_display_has_a_word_for_each_stage_of_a_resize(answers: list[r.Recor
     view = LiveView("malleable", "malleable", ["n0", "n1", "n2"], Console(file=io.StringIO()))
     for record in offered(*answers).records:
         view.record(record)
-    assert f"▲ 3 ({stage})" in shown(view)
+    assert f"▲ 3 ({stage})" in rendered(view)
 
 
 def test_the_display_says_a_kind_that_is_not_mpi() -> None:
@@ -251,7 +251,7 @@ def test_the_display_says_a_kind_that_is_not_mpi() -> None:
     for number in (1, 2):
         view.record(r.JobStarted(0.0, number, NodeSet.of([number - 1]), Reason("fits")))
         view.record(r.JobLaunched(0.0, number))
-    text = shown(view)
+    text = rendered(view)
     assert "1 node, tasks\n" in re.sub(" +\n", "\n", text)
     assert "mpi" not in text
     assert "1 job: j3 (1, places)" in text
@@ -339,7 +339,7 @@ def test_letters_are_not_handed_on_at_once() -> None:
     for record in run.records:
         if record.at <= 1.0:
             view.record(record)
-    assert "nodes  abcdefgh" in shown(view)
+    assert "nodes  abcdefgh" in rendered(view)
 
 
 def test_ascii_terminals_get_ascii() -> None:
@@ -374,5 +374,5 @@ def test_many_nodes_share_letters() -> None:
     view.record(r.NodesGranted(0.0, NodeSet.first(300)))
     view.record(r.JobSubmitted(0.0, 1, JobSpec(name="wide", nodes=Bounds.exactly(150))))
     view.record(r.JobStarted(0.0, 1, NodeSet.first(150), Reason("fits")))
-    text = shown(view)
+    text = rendered(view)
     assert "nodes  " + "a" * 30 + "·" * 30 + "  (5 nodes a letter)" in text

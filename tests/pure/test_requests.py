@@ -14,7 +14,7 @@ from pliant.model.size_request import SizeRequest
 from pliant.policy.registry import make
 
 
-def asked(size: int, nodes: int, wish: Bounds) -> int | None:
+def offered_size(size: int, nodes: int, wish: Bounds) -> int | None:
     """What a job on ``size`` of ``nodes`` nodes is offered for its wish; None for Stay."""
     core = Driven(make("fcfs"))
     spec = JobSpec(name="a", nodes=Bounds(1, 32, 2, preferred=size), job_class=JobClass.MALLEABLE)
@@ -45,4 +45,4 @@ def asked(size: int, nodes: int, wish: Bounds) -> int | None:
     ],
 )
 def test_a_job_requests_an_action(size: int, nodes: int, wish: Bounds, offered: int | None) -> None:
-    assert asked(size, nodes, wish) == offered
+    assert offered_size(size, nodes, wish) == offered

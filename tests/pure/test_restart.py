@@ -112,7 +112,7 @@ class Agents:
         return resize.stage if resize is not None else resizing.NONE
 
 
-def held(group: int) -> m.Held:
+def held_group(group: int) -> m.Held:
     return m.Held(1, group, (0,), session=SESSION)
 
 
@@ -145,7 +145,7 @@ def opened(stage: str) -> Agents:
     return agents
 
 
-def words(orders: list[tuple[str, m.ControllerMessage]]) -> list[tuple[str, str]]:
+def message_kinds(orders: list[tuple[str, m.ControllerMessage]]) -> list[tuple[str, str]]:
     """Of each order the node and its kind, or that of what is to be delivered."""
     return [
         (
@@ -170,18 +170,18 @@ SAID_AGAIN = {
 @pytest.mark.parametrize("stage", resizing.OUTSTANDING)
 def test_a_resize_that_was_open_is_taken_back_when_all_agents_are_there(stage: str) -> None:
     agents = opened(stage)
-    newcomer = [held(2)] if stage in resizing.STARTED else []
+    newcomer = [held_group(2)] if stage in resizing.STARTED else []
     assert agents.again() == []
     assert agents.hello(2, *newcomer) == []
-    assert agents.hello(1, held(1)) == []
-    assert words(agents.hello(0, held(0))) == SAID_AGAIN[stage]
+    assert agents.hello(1, held_group(1)) == []
+    assert message_kinds(agents.hello(0, held_group(0))) == SAID_AGAIN[stage]
     [withdrawn] = agents.made(r.ResizeWithdrawn)
     assert isinstance(withdrawn, r.ResizeWithdrawn)
     assert (withdrawn.reason == WHY) == (stage in (resizing.OFFERED, resizing.ACCEPTED))
     answer = (
         m.Decline(0, 1, "no") if stage in (resizing.OFFERED, resizing.WITHDRAWN) else m.Failed(0, 1, "no")
     )
-    orders = words(agents.says(0, answer))
+    orders = message_kinds(agents.says(0, answer))
     assert orders == ([("n2", "Signal"), ("n2", "Prove")] if newcomer else [])
     assert agents.stage == resizing.NONE
     assert not agents.made(r.ResizeDone)
@@ -192,9 +192,9 @@ def test_a_job_has_its_time_anew_where_nobody_could_hear_its_answer(stage: str) 
     agents = opened(stage)
     agents.now += 10_000.0
     agents.again()
-    agents.hello(2, *([held(2)] if stage in resizing.STARTED else []))
-    agents.hello(1, held(1))
-    agents.hello(0, held(0))
+    agents.hello(2, *([held_group(2)] if stage in resizing.STARTED else []))
+    agents.hello(1, held_group(1))
+    agents.hello(0, held_group(0))
     assert len(agents.made(r.ControllerResumed)) == 1
     assert not agents.made(r.JobEnding)
     agents.says(0, m.Failed(0, 1, "no"))
@@ -210,7 +210,7 @@ def test_no_job_is_stuck_in_a_resize_that_nobody_could_hear(stage: str, cut: int
     agents.tell(o.Cut(NODES[cut], "cut"))
     agents.now += 10_000.0
     agents.tell(o.Fired(("wake",)))
-    agents.hello(cut, held(cut))
+    agents.hello(cut, held_group(cut))
     agents.now += SETTINGS.resize_deadline_s - 1.0
     agents.tell(o.Fired(("wake",)))
     assert not agents.made(r.JobEnding)
@@ -225,9 +225,9 @@ def test_a_done_that_was_sent_and_not_recorded_wins_against_the_rollback() -> No
     agents = opened(resizing.ACCEPTED)
     agents.begin(2)
     agents.again()
-    agents.hello(1, held(1))
-    agents.hello(2, held(2))
-    assert words(agents.hello(0, held(0), repeats=agents.numbers["n0"] + 1)) == []
+    agents.hello(1, held_group(1))
+    agents.hello(2, held_group(2))
+    assert message_kinds(agents.hello(0, held_group(0), repeats=agents.numbers["n0"] + 1)) == []
     agents.says(0, m.Done(0, 1, 0))
     assert len(agents.made(r.ResizeDone)) == 1
     assert not agents.made(r.ResizeWithdrawn)
@@ -237,15 +237,15 @@ def test_a_done_that_was_sent_and_not_recorded_wins_against_the_rollback() -> No
 def test_a_node_whose_agent_does_not_come_back_is_lost_and_nothing_begins_before() -> None:
     agents = running()
     agents.again()
-    agents.hello(0, held(0))
-    agents.hello(1, held(1))
+    agents.hello(0, held_group(0))
+    agents.hello(1, held_group(1))
     agents.tell(o.Resize(1, 3))
     assert not agents.made(r.ResizeOffered)
     agents.away(2)
     assert len(agents.made(r.NodesLost)) == 1
     assert agents.cluster.core.state.jobs[1].ending is None
     agents.again()
-    agents.hello(0, held(0))
+    agents.hello(0, held_group(0))
     agents.away(1)
     agents.say(0, m.Exited(1, 0, 0, -9))
     [end] = agents.made(r.JobEnded)
@@ -264,7 +264,7 @@ def test_groups_of_no_job_that_runs_are_ended_before_anything_begins() -> None:
     agents.again()
     agents.hello(0)
     agents.hello(1)
-    assert words(agents.hello(2, m.Held(9, 4, (0,)))) == [("n2", "Signal"), ("n2", "Prove")]
+    assert message_kinds(agents.hello(2, m.Held(9, 4, (0,)))) == [("n2", "Signal"), ("n2", "Prove")]
     assert not agents.made(r.JobStarted)
     agents.say(2, m.Proof(9, clean=True))
     assert len(agents.made(r.JobStarted)) == 1
@@ -273,7 +273,7 @@ def test_groups_of_no_job_that_runs_are_ended_before_anything_begins() -> None:
 def test_a_start_that_did_not_arrive_is_ordered_again_by_the_same_token() -> None:
     agents = running()
     agents.again()
-    agents.hello(0, held(0))
+    agents.hello(0, held_group(0))
     agents.hello(2)
     [(node, order)] = agents.hello(1)
     assert isinstance(order, m.StartGroup)
@@ -283,8 +283,8 @@ def test_a_start_that_did_not_arrive_is_ordered_again_by_the_same_token() -> Non
 def test_a_start_that_did_not_arrive_waits_for_no_agent_that_the_job_has_nothing_to_do_with() -> None:
     agents = running()
     agents.again()
-    agents.hello(0, held(0))
-    assert words(agents.hello(1)) == [("n1", "StartGroup")]
+    agents.hello(0, held_group(0))
+    assert message_kinds(agents.hello(1)) == [("n1", "StartGroup")]
     assert not agents.made(r.ControllerResumed)
     agents.say(1, m.Started(1, 1, (100,)))
     assert agents.hello(2) == []
@@ -295,9 +295,9 @@ def test_a_group_that_has_said_hello_is_not_started_again_if_its_agent_does_not_
     """Another agent has come to its node, while nobody was there to see that the one before it was gone."""
     agents = running()
     agents.again()
-    agents.hello(1, held(1))
+    agents.hello(1, held_group(1))
     agents.hello(2)
-    assert ("n0", "StartGroup") not in words(agents.hello(0))
+    assert ("n0", "StartGroup") not in message_kinds(agents.hello(0))
     agents.say(1, m.Exited(1, 1, 0, -9))
     [end] = agents.made(r.JobEnded)
     assert isinstance(end, r.JobEnded)
@@ -309,10 +309,10 @@ def test_what_is_told_is_not_taken_for_good_before_all_agents_are_heard() -> Non
     agents = running()
     agents.again()
     agents.acked.clear()
-    agents.hello(0, held(0))
+    agents.hello(0, held_group(0))
     agents.say(0, m.Exited(1, 0, 0, 0))
     assert not agents.acked
-    agents.hello(1, held(1))
+    agents.hello(1, held_group(1))
     agents.hello(2)
     assert agents.made(r.ControllerResumed)
     assert "n0" in agents.acked
@@ -323,7 +323,7 @@ def test_what_was_on_a_node_that_is_lost_is_not_started_again() -> None:
     agents.tell(o.Ended("n1", "gone"))
     agents.tell(o.Cleared("n1"))
     assert agents.again() == []
-    assert words(agents.hello(0, held(0))) == [("n0", "Signal")]
+    assert message_kinds(agents.hello(0, held_group(0))) == [("n0", "Signal")]
     assert agents.hello(2) == []
     assert agents.say(0, m.Exited(1, 0, 0, -9))
     assert len(agents.made(r.JobEnded)) == 1
@@ -339,7 +339,7 @@ def test_no_limit_is_over_while_the_agent_that_would_keep_it_cannot_be_reached()
     assert not agents.made(r.JobEnded)
     assert [node for node, each in agents.hello(1) if isinstance(each, m.StartGroup)] == ["n1"]
     agents.now += 60.0
-    assert ("n0", "Signal") in words(agents.tell(o.Fired(("start", 1, 1))))
+    assert ("n0", "Signal") in message_kinds(agents.tell(o.Fired(("start", 1, 1))))
 
 
 def test_a_fence_goes_on_with_the_round_that_comes_next() -> None:
@@ -348,13 +348,13 @@ def test_a_fence_goes_on_with_the_round_that_comes_next() -> None:
     for group in (0, 1):
         agents.say(group, m.Started(1, group, (100,)))
         passed = agents.say(group, m.Fence(1, group, 0, {}))
-    assert words(passed) == [("n0", "Fenced"), ("n1", "Fenced")]
+    assert message_kinds(passed) == [("n0", "Fenced"), ("n1", "Fenced")]
     agents.again()
-    agents.hello(0, held(0))
-    agents.hello(1, held(1))
+    agents.hello(0, held_group(0))
+    agents.hello(1, held_group(1))
     agents.hello(2)
     assert agents.say(0, m.Fence(1, 0, 1, {})) == []
-    assert words(agents.say(1, m.Fence(1, 1, 1, {}))) == [("n0", "Fenced"), ("n1", "Fenced")]
+    assert message_kinds(agents.say(1, m.Fence(1, 1, 1, {}))) == [("n0", "Fenced"), ("n1", "Fenced")]
     assert not agents.made(r.JobEnded)
 
 
@@ -366,7 +366,7 @@ def test_several_wishes_that_come_before_an_answer_get_one() -> None:
     # The next root is heard before the last one has said that it is done.
     agents.say(1, m.Relay(1, 1, SESSION, want))
     agents.say(1, m.Relay(1, 1, SESSION, want))
-    orders = words(agents.says(0, m.Done(0, 1, 1, (0,))))
+    orders = message_kinds(agents.says(0, m.Done(0, 1, 1, (0,))))
     assert orders.count(("n1", "Stay")) == 1
 
 
@@ -381,7 +381,7 @@ def test_what_ranks_used_that_ended_before_the_restart_is_the_jobs() -> None:
     agents.say(1, m.Exited(1, 1, 0, 0, 3.0))
     agents.say(1, m.Proof(1, clean=True))
     agents.again()
-    agents.hello(0, held(0))
+    agents.hello(0, held_group(0))
     agents.hello(1, used={1: 3.0, 7: 100.0})
     agents.hello(2, m.Held(1, 2), repeats=agents.numbers["n2"] + 1)
     agents.say(2, m.Exited(1, 2, 0, 0, 0.5))
@@ -417,7 +417,7 @@ def ended_before_all_are_heard() -> Agents:
     """Group 1 was released and proved clean, and group 0 has ended; the agent of group 1 has yet to come back."""
     agents = released()
     agents.again()
-    agents.hello(0, held(0), repeats=agents.numbers["n0"] + 2)
+    agents.hello(0, held_group(0), repeats=agents.numbers["n0"] + 2)
     agents.says(0, m.Bye(1, "42"))
     agents.say(0, m.Exited(1, 0, 0, 0, 0.25))
     return agents
@@ -428,7 +428,7 @@ def test_the_end_of_a_job_is_told_when_all_agents_have_said_what_it_used() -> No
     agents.hello(2)
     assert not agents.made(r.JobEnded)
     agents.now += 100_000.0
-    assert words(agents.hello(1, used={1: 3.0})) == [("n0", "Prove")]
+    assert message_kinds(agents.hello(1, used={1: 3.0})) == [("n0", "Prove")]
     [end] = agents.made(r.JobEnded)
     assert isinstance(end, r.JobEnded)
     assert (end.state, end.result, end.cpu_s) == (JobState.COMPLETED, "42", 3.25)
@@ -440,8 +440,8 @@ def test_a_node_that_is_lost_when_all_ranks_have_ended_changes_nothing(*, restar
     agents = running()
     if restart:
         agents.again()
-        agents.hello(0, held(0), repeats=agents.numbers["n0"] + 1)
-        agents.hello(1, held(1), repeats=agents.numbers["n1"] + 1)
+        agents.hello(0, held_group(0), repeats=agents.numbers["n0"] + 1)
+        agents.hello(1, held_group(1), repeats=agents.numbers["n1"] + 1)
     else:
         agents.reads = False
     agents.say(0, m.Exited(1, 0, 0, 3))
@@ -491,9 +491,9 @@ def test_a_root_that_leaves_while_an_offer_is_open_harms_nobody(restart: bool) -
     agents.says(0, m.Bye(0, "42"))
     if restart:
         agents.again()
-        agents.hello(1, held(1))
+        agents.hello(1, held_group(1))
         agents.hello(2)
-        agents.hello(0, held(0), repeats=agents.numbers["n0"] + 1)
+        agents.hello(0, held_group(0), repeats=agents.numbers["n0"] + 1)
         agents.says(0, m.Bye(0, "42"))
     agents.say(0, m.Exited(1, 0, 0, 0))
     agents.says(1, m.Bye(0))

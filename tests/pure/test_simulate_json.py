@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import told
+from commands import simulate_json
 
 from pliant.study.cells import FIGURES
 
@@ -33,10 +33,10 @@ ASKED: dict[str, list[str]] = {
 }
 
 
-def asked(name: str) -> dict[str, Any]:
+def simulated_json(name: str) -> dict[str, Any]:
     Path("x.swf").write_text(TOLD if name == "what is not simulated" else TRACE)
     Path("p.toml").write_text(PARTS)
-    return told("x.swf", *ASKED[name], "--workers", "1")
+    return simulate_json("x.swf", *ASKED[name], "--workers", "1")
 
 
 def keys(result: dict[str, Any]) -> list[Any]:
@@ -47,7 +47,7 @@ def keys(result: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize("name", ASKED)
 def test_the_schema_is_one(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    one, other = asked("one"), asked(name)
+    one, other = simulated_json("one"), simulated_json(name)
     assert keys(other) == keys(one)
     assert all(row["runs"] == sum(_of(row, run) for run in other["runs"]) for row in other["rows"])
     for row in other["rows"]:
@@ -62,13 +62,13 @@ def _of(row: dict[str, Any], run: dict[str, Any]) -> bool:
 
 def test_what_each_run_has_beside_its_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (run,) = asked("one")["runs"]
+    (run,) = simulated_json("one")["runs"]
     assert (set(run["classes"]), run["partitions"], run["unmapped"]) == ({"rigid"}, {}, [])
-    (run,) = asked("partitions")["runs"]
+    (run,) = simulated_json("partitions")["runs"]
     assert run["partitions"]["all"]["jobs"] == run["jobs"] == run["simulated"] == 39
-    (run,) = asked("what is not simulated")["runs"]
+    (run,) = simulated_json("what is not simulated")["runs"]
     assert [row["jobs"] for row in run["unmapped"]] == [1]
-    rigid, mixed = asked("shares")["runs"]
+    rigid, mixed = simulated_json("shares")["runs"]
     assert (set(rigid["classes"]), set(mixed["classes"])) == ({"rigid"}, {"rigid", "malleable"})
 
 
@@ -78,7 +78,7 @@ def test_the_page_has_all_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     section = text[text.index("## The JSON: `--json`") :]
     section = section[: section.index("\n## ", 1)]
     named = set(re.findall(r"`([a-z_0-9]+)`", section))
-    result = asked("policies")
+    result = simulated_json("policies")
     row, difference = result["rows"][0], result["differences"][0]
     wanted = {
         *result,

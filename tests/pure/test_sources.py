@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import command, simulated, told
+from commands import command, simulate_json, simulated
 
 from pliant.model.errors import BatchError, TraceError
 from pliant.study.confidence import interval
@@ -71,13 +71,13 @@ def test_estimates() -> None:
 def test_a_row_for_each_share(tmp_path: Path) -> None:
     (tmp_path / "x.swf").write_text(TRACE)
     arguments = (str(tmp_path / "x.swf"), "--malleable", "0,50,100", "--seeds", "3")
-    one = told(*arguments, "--workers", "1")
+    one = simulate_json(*arguments, "--workers", "1")
     assert [(row["malleable_percent"], row["runs"]) for row in one["rows"]] == [(0, 1), (50, 3), (100, 1)]
     assert (one["policy"], one["nodes"]) == ("malleable", 8)
     assert one["rows"][0]["expands"] == {"mean": 0.0, "half": None}
     assert one["rows"][1]["wait_mean_s"]["half"] > 0
     assert one["rows"][2]["wait_mean_s"]["mean"] < one["rows"][0]["wait_mean_s"]["mean"]
-    assert told(*arguments, "--workers", "2") == one
+    assert simulate_json(*arguments, "--workers", "2") == one
     shown = command("simulate", *arguments, "--workers", "1", "--policy", "easy")
     assert "easy on 8 nodes" in shown
     assert "±" in shown

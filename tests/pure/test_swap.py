@@ -32,7 +32,7 @@ def filled(names: str) -> list[Array]:
     return made
 
 
-def held(arrays: list[Array]) -> list[int]:
+def held_blocks(arrays: list[Array]) -> list[int]:
     return [int(block[0]) for each in arrays if (block := each.held_block()) is not None]
 
 
@@ -41,13 +41,13 @@ def held(arrays: list[Array]) -> list[int]:
 )
 def test_arrays_rotate_as_variables_would(turns: list[list[int]]) -> None:
     arrays = filled("abcd")
-    variables = held(arrays)
+    variables = held_blocks(arrays)
     for turn in turns:
         rotate([arrays[number] for number in turn])
         moved = [variables[number] for number in (*turn[1:], turn[0])]
         for number, value in zip(turn, moved, strict=True):
             variables[number] = value
-    assert held(arrays) == variables
+    assert held_blocks(arrays) == variables
     assert [each.name for each in arrays] == list("abcd")
 
 

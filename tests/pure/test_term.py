@@ -43,7 +43,7 @@ def core_until(until: float, *specs: JobSpec, nodes: int = 4) -> tuple[Driven, l
     return core, records
 
 
-def ends(records: list[r.Record]) -> dict[int, r.JobEnded]:
+def ends_by_job(records: list[r.Record]) -> dict[int, r.JobEnded]:
     return {each.job: each for each in records if isinstance(each, r.JobEnded)}
 
 
@@ -54,7 +54,7 @@ def started(records: list[r.Record]) -> list[int]:
 def test_a_job_that_cannot_end_in_time_is_not_started_and_keeps_nobody_waiting() -> None:
     _, records = core_until(100.0, job(4, 86.0), job(1, 85.0))
     assert started(records) == [2]
-    end = ends(records)[1]
+    end = ends_by_job(records)[1]
     assert end.state is JobState.CANCELLED
     assert end.error.startswith("it needs 86 s by its estimate, and jobs can run on these nodes for 85 s: ")
 
@@ -64,7 +64,10 @@ def test_one_that_could_have_ended_in_time_is_not_started_when_it_has_waited_too
     core.tell([e.Launched(1)], 1.0)
     core.tell([e.Ended(1, 0), e.Clean(1, NodeSet.first(4))], 36.0)
     assert started(records) == [1]
-    assert "it needs 50 s by its estimate, and jobs can run on these nodes for 49 s" in ends(records)[2].error
+    assert (
+        "it needs 50 s by its estimate, and jobs can run on these nodes for 49 s"
+        in ends_by_job(records)[2].error
+    )
 
 
 def test_a_job_whose_user_has_stated_no_estimate_is_started_and_ended_with_the_others() -> None:
@@ -75,16 +78,16 @@ def test_a_job_whose_user_has_stated_no_estimate_is_started_and_ended_with_the_o
     [ending] = [each for each in records if isinstance(each, r.JobEnding)]
     assert (ending.state, ending.error) == (JobState.TIMEOUT, "the time of the nodes is over")
     core.tell([e.Submitted(2, job(1, 1.0))], 101.0 - BEFORE_S)
-    assert ends(records)[2].error == "the time of the nodes is over, and it had not started"
+    assert ends_by_job(records)[2].error == "the time of the nodes is over, and it had not started"
     core.tell([e.Ended(1, 143), e.Clean(1, NodeSet.first(1))], 102.0 - BEFORE_S)
-    assert ends(records)[1].state is JobState.TIMEOUT
+    assert ends_by_job(records)[1].state is JobState.TIMEOUT
 
 
 def test_more_time_counts_for_those_that_still_run_or_wait() -> None:
     core, records = core_until(100.0, job(4, 50.0), job(4, 60.0))
     core.tell([e.Launched(1), e.Granted(NodeSet(), until=1000.0)], 20.0)
     core.tell([e.Tick()], 90.0)
-    assert not ends(records)
+    assert not ends_by_job(records)
     core.tell([e.Ended(1, 0), e.Clean(1, NodeSet.first(4))], 91.0)
     assert started(records) == [1, 2]
 
@@ -97,7 +100,7 @@ def test_a_job_that_is_quick_enough_on_nodes_that_have_come_since_still_waits_fo
     core.tell([e.Launched(1), e.Granted(NodeSet.of([2]))], 10.0)
     core.tell([e.Tick()], 50.0)
     core.tell([e.Ended(1, 0), e.Clean(1, NodeSet.first(2))], 60.0)
-    assert not ends(records).get(2)
+    assert not ends_by_job(records).get(2)
     assert started(records) == [1, 2]
 
 
@@ -178,7 +181,9 @@ def test_people_are_told_at_the_start_and_warned_before_jobs_are_ended() -> None
         "the nodes' time is over soon: in 5 min 00 s 1 job that runs will be ended, as TIMEOUT"
     ]
     assert it.fire() == 1800.0
-    assert {job.state for job in ends(it.records).values()} == {JobState.CANCELLED}, "the one that waits"
+    assert {job.state for job in ends_by_job(it.records).values()} == {JobState.CANCELLED}, (
+        "the one that waits"
+    )
     assert [job.ending for _, _, job in it.cluster.core.state.running] == [JobState.TIMEOUT]
     assert it.timer == -1.0, "nothing more is to be told"
 
@@ -187,7 +192,7 @@ def test_a_job_that_comes_after_the_end_is_told_so_and_the_run_does_not_wait_for
     it = Told(60.0)
     it.put(0.0, o.Batch((msgspec.structs.replace(job(1, 10.0), submit_s=500.0),)))
     it.fire()
-    assert ends(it.records)[1].error == "the time of the nodes is over, and it had not started"
+    assert ends_by_job(it.records)[1].error == "the time of the nodes is over, and it had not started"
     assert it.cluster.idle
 
 

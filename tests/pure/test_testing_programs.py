@@ -41,7 +41,7 @@ def size(world: World, number: int = 1) -> int:
     return found.size if found is not None else 0
 
 
-def to(world: World, nodes: int, *leave: str) -> World:
+def resized_to(world: World, nodes: int, *leave: str) -> World:
     """Order job 1 to a size when all free nodes are clean, and wait until it has that."""
     world.run(lambda: not world.cluster.core.state.nodes.dirty)
     done = len(world.of(r.ResizeDone))
@@ -97,11 +97,11 @@ def test_an_unknown_program_is_refused() -> None:
 
 def test_a_job_grows_and_shrinks_and_its_root_leaves() -> None:
     world = running(malleable("late=3", steps=100))
-    to(world, 3)
-    to(world, 2)
-    to(world, 1, "n0")
+    resized_to(world, 3)
+    resized_to(world, 2)
+    resized_to(world, 1, "n0")
     assert [record.root for record in world.records if isinstance(record, r.ResizeDone)][-1] != 0
-    to(world, 4)
+    resized_to(world, 4)
     world.run()
     completed(world, steps=100)
     assert {span.groups for span in world.fabrics[1].result().spans} == {1, 2, 3, 4}
@@ -110,8 +110,8 @@ def test_a_job_grows_and_shrinks_and_its_root_leaves() -> None:
 
 def test_groups_of_several_ranks_join_as_well() -> None:
     world = World(3, 4, [job("a", "malleable 40 0.2", "2:4")], slots=3, settings=PROMPT)
-    to(running(world), 4)
-    to(world, 2, "n0", "n1").run()
+    resized_to(running(world), 4)
+    resized_to(world, 2, "n0", "n1").run()
     completed(world)
 
 
@@ -168,7 +168,7 @@ def test_a_newcomer_that_dies_on_its_way_in_is_given_up(moment: str, slots: int)
     killed = world.now
     world.run(lambda: bool(world.of(r.ResizeFailed)))
     assert world.now - killed < 8
-    to(world, 3).run()
+    resized_to(world, 3).run()
     completed(world, steps=200)
 
 
@@ -198,7 +198,7 @@ def test_a_newcomer_that_dies_when_it_has_joined_ends_the_job_at_once() -> None:
 
 
 def test_the_death_of_a_joined_rank_ends_the_job() -> None:
-    world = to(running(malleable()), 3)
+    world = resized_to(running(malleable()), 3)
     world.kill(world.alive(1)[-1])
     world.run()
     assert world.ends()[1].state is JobState.FAILED

@@ -159,11 +159,11 @@ def resumed(**keys: object) -> Branch:
     return branch
 
 
-def gone(outputs: list[b.AnyOutput]) -> set[int]:
+def gone_ranks(outputs: list[b.AnyOutput]) -> set[int]:
     return {each.rank for each in outputs if isinstance(each, b.Gone)}
 
 
-def again(rank: int) -> b.Heard:
+def call_again(rank: int) -> b.Heard:
     return b.Heard(rank, m.Calling(rank, f"contact of {rank}", True))
 
 
@@ -177,9 +177,9 @@ def test_ranks_go_on_where_the_earlier_root_was() -> None:
 
 def test_who_does_not_call_within_the_grace_is_gone_and_others_stay() -> None:
     branch = resumed()
-    branch.handle([again(4)])
-    assert gone(branch.handle([b.Due("heal 0")])) == {1, 3}
-    late = branch.handle([again(1)])
+    branch.handle([call_again(4)])
+    assert gone_ranks(branch.handle([b.Due("heal 0")])) == {1, 3}
+    late = branch.handle([call_again(1)])
     assert late == [
         b.Tell(1, m.Contacts({}, {1: "it has not called the controller that began again"})), b.Close(1)
     ]  # fmt: skip
@@ -188,7 +188,7 @@ def test_who_does_not_call_within_the_grace_is_gone_and_others_stay() -> None:
 def test_who_was_gone_before_or_was_never_there_is_refused() -> None:
     branch = resumed()
     for rank in (2, 5, 77):
-        told, closed = branch.handle([again(rank)])
+        told, closed = branch.handle([call_again(rank)])
         assert isinstance(told, b.Tell)
         assert isinstance(told.message, m.Contacts)
         assert told.message.gone.keys() == {rank}
@@ -198,22 +198,24 @@ def test_who_was_gone_before_or_was_never_there_is_refused() -> None:
 def test_those_below_one_that_calls_are_there_unless_it_says_that_it_has_lost_them() -> None:
     """The loss is told when the grace is over: the lost one may call by itself until then."""
     branch = resumed()
-    branch.handle([again(1), again(4)])
-    assert not gone(branch.handle([b.Heard(1, m.Lost(1, {3: "the connection broke"}))]))
-    assert gone(branch.handle([b.Due("heal 0")])) == {3}
+    branch.handle([call_again(1), call_again(4)])
+    assert not gone_ranks(branch.handle([b.Heard(1, m.Lost(1, {3: "the connection broke"}))]))
+    assert gone_ranks(branch.handle([b.Due("heal 0")])) == {3}
     other = resumed()
-    other.handle([again(1), b.Heard(1, m.Lost(1, {3: "the connection broke"})), again(3), again(4)])
-    assert not gone(other.handle([b.Due("heal 0")]))
+    other.handle(
+        [call_again(1), b.Heard(1, m.Lost(1, {3: "the connection broke"})), call_again(3), call_again(4)]
+    )
+    assert not gone_ranks(other.handle([b.Due("heal 0")]))
     all_of_them = resumed()
-    all_of_them.handle([again(1), again(4)])
-    assert not gone(all_of_them.handle([b.Due("heal 0")]))
-    assert gone(all_of_them.handle([b.Heard(1, m.Lost(1, {3: "the connection broke"}))])) == {3}
+    all_of_them.handle([call_again(1), call_again(4)])
+    assert not gone_ranks(all_of_them.handle([b.Due("heal 0")]))
+    assert gone_ranks(all_of_them.handle([b.Heard(1, m.Lost(1, {3: "the connection broke"}))])) == {3}
 
 
 def test_one_that_leaves_is_told_at_once() -> None:
     branch = resumed()
-    branch.handle([again(4)])
-    assert gone(branch.handle([b.Heard(4, m.Lost(4, {4: "it was given back"}))])) == {4}
+    branch.handle([call_again(4)])
+    assert gone_ranks(branch.handle([b.Heard(4, m.Lost(4, {4: "it was given back"}))])) == {4}
 
 
 def test_what_an_earlier_root_has_started_is_taken_with_all_that_it_is_to_start() -> None:
@@ -221,30 +223,30 @@ def test_what_an_earlier_root_has_started_is_taken_with_all_that_it_is_to_start(
     branch.handle([b.Resumed({1: "n0", 2: "n1"}, 2, 3)])
     out = branch.handle([b.Heard(1, m.Calling(1, "contact of 1"))])
     assert b.Tell(1, m.Below(("n1",), {0: "root"}, 2)) in out
-    assert not gone(branch.handle([b.Due("heal 0")]))
+    assert not gone_ranks(branch.handle([b.Due("heal 0")]))
 
 
 def test_nobody_of_an_earlier_root_is_started_anew() -> None:
     """Something may have run there: the loss has to be told."""
     branch = resumed()
-    branch.handle([again(1), again(4), b.Due("heal 0"), b.Cut(1, "gone")])
+    branch.handle([call_again(1), call_again(4), b.Due("heal 0"), b.Cut(1, "gone")])
     out = branch.handle([b.Due("heal 1")])
-    assert gone(out) == {1, 3}
+    assert gone_ranks(out) == {1, 3}
     assert not [each for each in out if isinstance(each, b.Again | b.StartAgent)]
 
 
 def test_a_link_that_breaks_again_and_again_is_no_loss() -> None:
     """Whether the root has noticed that or not."""
     branch = resumed()
-    branch.handle([again(1), again(4), b.Due("heal 0")])
+    branch.handle([call_again(1), call_again(4), b.Due("heal 0")])
     for _ in range(2):
         out = branch.handle([b.Cut(1, "the connection broke")])
         assert b.SetTimer("heal 1", TREE_HEAL_S) in out
-        branch.handle([again(1)])
-        assert not gone(branch.handle([b.Due("heal 1")]))
+        branch.handle([call_again(1)])
+        assert not gone_ranks(branch.handle([b.Due("heal 1")]))
     for _ in range(2):
-        assert b.SetTimer("heal 4", TREE_HEAL_S) in branch.handle([again(4)])
-        assert not gone(branch.handle([b.Due("heal 4")]))
+        assert b.SetTimer("heal 4", TREE_HEAL_S) in branch.handle([call_again(4)])
+        assert not gone_ranks(branch.handle([b.Due("heal 4")]))
     assert (branch.way(1), branch.way(3), branch.way(4)) == (1, 1, 4)
 
 

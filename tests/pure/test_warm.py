@@ -52,7 +52,7 @@ def start_warm(
     return WarmProcess(ExecStarter(), order, {**ENV, "PLIANT_HELPER": "warm", **env})
 
 
-def says(warm: WarmProcess) -> bytes:
+def first_word(warm: WarmProcess) -> bytes:
     """What it says first; nothing if it ends."""
     assert select.select([warm.orders], [], [], PATIENCE_S)[0]
     return warm.orders.recv(100)
@@ -67,7 +67,7 @@ def end(warm: WarmProcess) -> int:
 @pytest.fixture(scope="module")
 def warm() -> Iterator[WarmProcess]:
     process = start_warm()
-    assert says(process) == b"ready"
+    assert first_word(process) == b"ready"
     yield process
     end(process)
 
@@ -83,7 +83,7 @@ def outcome(
     return code, re.sub(" at 0x[0-9a-f]+", "", out.read_text(errors="surrogateescape"))
 
 
-def both(warm: WarmProcess, out: Path, *words: str, options: tuple[str, ...] = ()) -> Outcome:
+def same_outcome(warm: WarmProcess, out: Path, *words: str, options: tuple[str, ...] = ()) -> Outcome:
     """The same of a program executed and forked, or the test fails."""
     cold = outcome(ExecStarter(), out, *words, options=options)
     assert outcome(warm, out, *words, options=options) == cold
@@ -135,7 +135,7 @@ def test_a_script_a_module_and_code_find_the_same_as_if_they_were_executed(
 def test_the_interpreters_options_are_those_of_the_program(options: tuple[str, ...], tmp_path: Path) -> None:
     warm = start_warm(("logging",), options)
     try:
-        assert says(warm) == b"ready"
+        assert first_word(warm) == b"ready"
         same_probes(warm, tmp_path / "out", str(HERE / "warm_probe.py"), "x", options=options)
     finally:
         end(warm)
@@ -177,17 +177,17 @@ def test_a_program_ends_as_if_it_was_executed(
     warm: WarmProcess, tmp_path: Path, code: str, exits: int
 ) -> None:
     out, script = tmp_path / "out", tmp_path / "program.py"
-    assert both(warm, out, "-c", code)[0] == exits
+    assert same_outcome(warm, out, "-c", code)[0] == exits
     script.write_text(f"# -*- coding: latin-1 -*-\n{code}\n")
-    assert both(warm, out, str(script), "an argument")[0] == exits
+    assert same_outcome(warm, out, str(script), "an argument")[0] == exits
 
 
 def test_what_a_module_does_wrong_is_told_as_if_it_was_executed(warm: WarmProcess, tmp_path: Path) -> None:
-    assert both(warm, tmp_path / "out", "-m", "there_is_none")[0] == 1
-    assert both(warm, tmp_path / "out", "-m", "json.decoder.none")[0] == 1
-    assert both(warm, tmp_path / "out", "-m", "this")[0] == 0
-    assert both(warm, tmp_path / "out", "-m", "timeit", "-n")[0] == 2
-    assert both(warm, tmp_path / "out", "-m", "json.tool", "/dev/null")[0] == 1
+    assert same_outcome(warm, tmp_path / "out", "-m", "there_is_none")[0] == 1
+    assert same_outcome(warm, tmp_path / "out", "-m", "json.decoder.none")[0] == 1
+    assert same_outcome(warm, tmp_path / "out", "-m", "this")[0] == 0
+    assert same_outcome(warm, tmp_path / "out", "-m", "timeit", "-n")[0] == 2
+    assert same_outcome(warm, tmp_path / "out", "-m", "json.tool", "/dev/null")[0] == 1
 
 
 def test_what_a_module_makes_of_the_environment_is_there(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_what_a_module_makes_of_the_environment_is_there(tmp_path: Path) -> None
     code = "import sets, os; print(*map(os.environ.get, ('SET_HERE', 'GREETING', 'PLIANT_JOB', 'HOME')))"
     env = {**ENV, "PYTHONPATH": str(tmp_path)}
     warm = start_warm(("sets",), PYTHONPATH=str(tmp_path))
-    assert says(warm) == b"ready"
+    assert first_word(warm) == b"ready"
     found = []
     for starter in (ExecStarter(), warm):
         out = tmp_path / "out"
@@ -287,7 +287,7 @@ def test_what_cannot_be_forked_is_refused_and_leaves_nothing_behind(
         warm.start([sys.executable, "-c", "1"], ENV, "/", Streams(os.ttyname(theirs)), None)
     os.close(ours)
     os.close(theirs)
-    assert both(warm, out, "-c", "print(1)") == (0, "1\n")
+    assert same_outcome(warm, out, "-c", "print(1)") == (0, "1\n")
     _await_only(before)
 
 
@@ -304,7 +304,7 @@ def test_who_hangs_or_dies_starts_nothing_ever(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(warming, "WARM_ANSWER_S", 0.2)
     others = processes.children()
     warm = start_warm(("logging",))
-    assert says(warm) == b"ready"
+    assert first_word(warm) == b"ready"
     os.kill(warm.pid, signal.SIGSTOP)
     argv = [sys.executable, "-c", "print('it runs')"]
     with pytest.raises(NotWarm, match="answer") as caught:
@@ -337,7 +337,7 @@ def test_a_module_that_leaves_threads_or_children_or_fails_makes_no_warm_process
     others = processes.children()
     (tmp_path / "odd.py").write_text(text)
     warm = start_warm(("odd",), PYTHONPATH=str(tmp_path))
-    assert says(warm) == b""
+    assert first_word(warm) == b""
     assert end(warm) != 0
     for pid in processes.children() - others:  # the sleep, adopted
         processes.kill(pid)
@@ -377,7 +377,7 @@ def _await(true: Callable[[], bool]) -> None:
 @pytest.fixture(scope="module")
 def of_mpi() -> Iterator[WarmProcess]:
     process = start_warm(KINDS[JobKind.MPI].modules)
-    assert says(process) == b"ready"
+    assert first_word(process) == b"ready"
     yield process
     end(process)
 
@@ -399,5 +399,5 @@ def test_mpi_is_started_by_the_program_as_it_says(of_mpi: WarmProcess, tmp_path:
         "import numpy, pliant.mpi\n"
         "print(numpy.arange(3) * 2, pliant.mpi.Block, rc.finalize)"
     )
-    exits, text = both(of_mpi, tmp_path / "out", "-c", code)
+    exits, text = same_outcome(of_mpi, tmp_path / "out", "-c", code)
     assert (exits, text.splitlines()[0]) == (0, "[] False")

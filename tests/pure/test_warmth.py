@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from node_driver import HOME, Driver, hello, only, start_order, told
+from node_driver import HOME, Driver, agent_messages, hello, outputs_of_kind, start_order
 
 from pliant.live.node import messages as n
 from pliant.live.node.life import NodeLife
@@ -29,7 +29,7 @@ class Node(Driver):
         self.groups += 1
         order = start_order(group=self.groups, sizes=(1,), dialect="none")
         order = msgspec.structs.replace(order, argv=argv, env=env, cwd=cwd, modules=modules)
-        [spawn] = only(self.order(order), n.Spawn)
+        [spawn] = outputs_of_kind(self.order(order), n.Spawn)
         return spawn
 
     def say_hello(self) -> list[n.AnyOutput]:
@@ -41,7 +41,7 @@ class Node(Driver):
 
     def start_helper(self, asked: list[n.AnyOutput], *, ready: bool = True) -> int:
         """Do what is asked for; its pid."""
-        [order] = only(asked, n.StartHelper)
+        [order] = outputs_of_kind(asked, n.StartHelper)
         self.helpers += 1
         self.put(n.HelperStarted(self.helpers, order.name))
         if ready:
@@ -52,7 +52,7 @@ class Node(Driver):
         """A group starts and comes up, and what is asked for then is done: by which helper it was started."""
         spawn = self.order_place(PROGRAM, "/", MODULES, **env)
         asked = self.say_hello()
-        if only(asked, n.StartHelper):
+        if outputs_of_kind(asked, n.StartHelper):
             self.start_helper(asked, ready=ready)
         return spawn.helper, asked
 
@@ -62,7 +62,7 @@ def test_the_first_place_is_executed_and_those_after_it_are_forked() -> None:
     spawn = node.order_place(A="b", PLIANT_EPOCH="1")
     assert spawn.helper == 0
     asked = node.say_hello()  # nothing is imported before that: it would take the processor from the place
-    [order] = only(asked, n.StartHelper)
+    [order] = outputs_of_kind(asked, n.StartHelper)
     assert (order.interpreter, order.modules, order.cwd) == (("python",), MODULES, "/")
     assert order.env == {"A": "b", "PLIANT_RUN": "r1", "PLIANT_NODE": "n0", "PLIANT_HELPER": "warm"}
     assert order.defaults == {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -74,11 +74,11 @@ def test_the_first_place_is_executed_and_those_after_it_are_forked() -> None:
         node.pass_time(IDLE_S - 1.0)
         assert node.order_place(("python", "another.py", "x"), A="b", PLIANT_EPOCH=epoch).helper == helper
         assert node.say_hello() == []
-    [*_, idle] = only(node.pass_time(IDLE_S), n.Kill)
+    [*_, idle] = outputs_of_kind(node.pass_time(IDLE_S), n.Kill)
     assert idle.pids == (helper,)
     node.put(n.Exited(helper, -9))
     assert node.order_place(A="b").helper == 0
-    assert only(node.say_hello(), n.StartHelper)
+    assert outputs_of_kind(node.say_hello(), n.StartHelper)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_who_differs_is_executed_and_the_next_like_it_is_forked(other: dict[str,
     old = node.helpers
     assert node.order_place(**other).helper == 0  # type: ignore[arg-type]
     asked = node.say_hello()
-    assert only(asked, n.Kill) == [n.Kill((old,))]
+    assert outputs_of_kind(asked, n.Kill) == [n.Kill((old,))]
     new = node.start_helper(asked)
     assert node.order_place().helper == 0  # as the first one was
     assert node.order_place(**other).helper == new  # type: ignore[arg-type]
@@ -154,21 +154,21 @@ def test_a_process_that_never_becomes_ready_is_tried_twice_and_no_more() -> None
     node = Node()
     for _ in range(TRIES):
         _, asked = node.place(ready=False)
-        assert only(asked, n.StartHelper)
-        [*_, kill] = only(node.pass_time(READY_S), n.Kill)
+        assert outputs_of_kind(asked, n.StartHelper)
+        [*_, kill] = outputs_of_kind(node.pass_time(READY_S), n.Kill)
         assert kill.pids == (node.helpers,)
         node.put(n.HelperReady(node.helpers))  # too late
         node.put(n.Exited(node.helpers, -9))
     assert node.place() == (0, [])
-    assert only(node.place(A="other")[1], n.StartHelper)
+    assert outputs_of_kind(node.place(A="other")[1], n.StartHelper)
 
 
 def test_a_process_that_ends_or_cannot_be_started_is_tried_twice_and_no_more() -> None:
     node = Node()
-    assert only(node.place(ready=False)[1], n.StartHelper)
+    assert outputs_of_kind(node.place(ready=False)[1], n.StartHelper)
     node.put(n.Exited(node.helpers, 1))
     node.order_place()
-    assert only(node.say_hello(), n.StartHelper)
+    assert outputs_of_kind(node.say_hello(), n.StartHelper)
     node.put(n.HelperFailed("warm"))
     assert node.place() == (0, [])
 
@@ -179,7 +179,7 @@ def test_a_process_that_is_killed_is_not_asked_any_more_and_another_is_started()
     node.put(n.Exited(node.helpers, -9))
     helper, asked = node.place()
     assert helper == 0
-    assert only(asked, n.StartHelper)
+    assert outputs_of_kind(asked, n.StartHelper)
     assert node.order_place().helper == node.helpers
 
 
@@ -187,14 +187,14 @@ def test_the_end_of_the_agent_ends_it_whatever_it_does() -> None:
     node = Node()
     node.place()
     asked = node.order(m.Shutdown())
-    assert (node.helpers,) in {kill.pids for kill in only(asked, n.Kill)}
+    assert (node.helpers,) in {kill.pids for kill in outputs_of_kind(asked, n.Kill)}
     assert "warm" not in node.timers
 
     late = Node()
     late.order_place()
     late.say_hello()
     late.order(m.Shutdown())
-    assert only(late.put(n.HelperStarted(600, "warm")), n.Kill) == [n.Kill((600,))]
+    assert outputs_of_kind(late.put(n.HelperStarted(600, "warm")), n.Kill) == [n.Kill((600,))]
 
     none = Node()
     none.order_place()
@@ -208,16 +208,16 @@ def test_it_is_no_part_of_any_job_and_survives_proofs() -> None:
     [pid] = node.processes
     asked = node.order(m.Prove(1, patience_s=1.0))
     asked = node.exit(pid)
-    [scan] = only(asked, n.Scan)
+    [scan] = outputs_of_kind(asked, n.Scan)
     assert node.helpers in scan.known
-    assert told(node.put(n.Found(scan.key)))[-1] == m.Proof(1, clean=True)
+    assert agent_messages(node.put(n.Found(scan.key)))[-1] == m.Proof(1, clean=True)
     assert node.order_place().helper == node.helpers
 
 
 def test_helpers_that_nobody_asked_for_are_left_alone_unless_they_say_that_they_are_warm() -> None:
     node = Node()
-    assert not only(node.put(n.HelperStarted(300, "a prober"), n.HelperReady(300)), n.Kill)
-    assert only(node.put(n.HelperStarted(301, "warm")), n.Kill) == [n.Kill((301,))]
+    assert not outputs_of_kind(node.put(n.HelperStarted(300, "a prober"), n.HelperReady(300)), n.Kill)
+    assert outputs_of_kind(node.put(n.HelperStarted(301, "warm")), n.Kill) == [n.Kill((301,))]
     assert node.order_place().helper == 0
 
 

@@ -308,7 +308,7 @@ def test_missed_is_what_is_equal_on_those_there_and_another_on_those_that_joined
     assert errors(Parts.of(ranks, None), {}) == []
 
 
-def seen(joined: bool, **held: int | str) -> Seen:  # noqa: FBT001 - of two kinds of ranks
+def seen_by_rank(joined: bool, **held: int | str) -> Seen:  # noqa: FBT001 - of two kinds of ranks
     """Numbers are values, and texts arrays."""
     return Seen(
         joined,
@@ -320,14 +320,14 @@ def seen(joined: bool, **held: int | str) -> Seen:  # noqa: FBT001 - of two kind
 
 
 def test_a_finding_names_values_ranks_and_the_remedy() -> None:
-    ranks = [seen(False, total=12), seen(True, total=0), seen(False, total=12)]
+    ranks = [seen_by_rank(False, total=12), seen_by_rank(True, total=0), seen_by_rank(False, total=12)]
     assert warnings(Parts.of(ranks, None)) == {
         "total": "total is 12 on ranks 0 and 2, and 0 on those that joined: hold it in job.value"
     }
-    assert warnings(Parts.of([seen(True, total=0)], seen(False, total=12))) == {
+    assert warnings(Parts.of([seen_by_rank(True, total=0)], seen_by_rank(False, total=12))) == {
         "total": "total is 12 before the resize, and 0 on those that joined: hold it in job.value"
     }
-    assert warnings(Parts.of([seen(False, total=1), seen(False, total=2)], None)) == {}
+    assert warnings(Parts.of([seen_by_rank(False, total=1), seen_by_rank(False, total=2)], None)) == {}
 
 
 @given(jobs())
@@ -341,7 +341,7 @@ def test_ranks_of_one_digest_find_nothing(job: tuple[dict[str, Variable], list[S
 
 
 def test_what_the_first_step_makes_differ_by_rank_is_not_named() -> None:
-    one, two, three = seen(False, own=5), seen(True, own=0), seen(True, own=0)
+    one, two, three = seen_by_rank(False, own=5), seen_by_rank(True, own=0), seen_by_rank(True, own=0)
     assert "own" in warnings(Parts.of([one, two, three], None))
     after = [each._replace(after={"own": number}) for number, each in enumerate([one, two, three])]
     assert warnings(Parts.of(after, None)) == {}
@@ -351,21 +351,26 @@ def test_what_the_first_step_makes_differ_by_rank_is_not_named() -> None:
 
 def test_people_are_told_once_whoever_has_told_them() -> None:
     for told in range(2):
-        ranks = [seen(False, total=1), seen(True, total=0)]
+        ranks = [seen_by_rank(False, total=1), seen_by_rank(True, total=0)]
         ranks[told] = ranks[told]._replace(named=frozenset({"total"}))
         assert warnings(Parts.of(ranks, None)) == {}
     assert (
-        warnings(Parts.of([seen(True, total=0)], seen(False, total=1)._replace(named=frozenset({"total"}))))
+        warnings(
+            Parts.of(
+                [seen_by_rank(True, total=0)],
+                seen_by_rank(False, total=1)._replace(named=frozenset({"total"})),
+            )
+        )
         == {}
     )
 
 
 def test_another_array_is_an_error_and_an_attribute_only_if_the_step_does_not_refute_it() -> None:
     kinds = dict.fromkeys("ab", "alike")
-    ranks = [seen(False, old="b"), seen(True, old="a")]
+    ranks = [seen_by_rank(False, old="b"), seen_by_rank(True, old="a")]
     assert errors(Parts.of(ranks, None), kinds) == ["old is b on rank 0, and a on those that joined"]
-    assert errors(Parts.of([seen(False, old="b"), seen(True, old=0)], None), kinds) == []
-    ranks = [seen(False, self_old="b"), seen(True, self_old="a")]
+    assert errors(Parts.of([seen_by_rank(False, old="b"), seen_by_rank(True, old=0)], None), kinds) == []
+    ranks = [seen_by_rank(False, self_old="b"), seen_by_rank(True, self_old="a")]
     assert errors(Parts.of(ranks, None), kinds) == ["self.old is b on rank 0, and a on those that joined"]
     same = Used(("a", "b"), frozenset({("", "a"), ("a", "b")}))
     assert errors(Parts.of([each._replace(used=same) for each in ranks], None), kinds) == []

@@ -44,7 +44,7 @@ def jobs_at(times: list[float]) -> list[SimJob]:
     ]
 
 
-def found(count: int, window: str, warm_up: str = "", began: float | None = None) -> list[WindowCut]:
+def window_cuts(count: int, window: str, warm_up: str = "", began: float | None = None) -> list[WindowCut]:
     """In jobs that come a day apart."""
     read = read_window(window, warm_up)
     assert read is not None
@@ -82,9 +82,9 @@ def found(count: int, window: str, warm_up: str = "", began: float | None = None
 def test_windows_by_jobs_times_and_dates(window: str, warm_up: str, expected: list[WindowCut] | None) -> None:
     if expected is None:
         with pytest.raises(BatchError, match="has nothing in it"):
-            found(100, window, warm_up)
+            window_cuts(100, window, warm_up)
     else:
-        assert found(100, window, warm_up, began=843480031.0) == expected
+        assert window_cuts(100, window, warm_up, began=843480031.0) == expected
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_windows_by_jobs_times_and_dates(window: str, warm_up: str, expected: li
 )
 def test_windows_that_are_none(window: str, warm_up: str, message: str) -> None:
     with pytest.raises(BatchError, match=message):
-        found(100, window, warm_up)
+        window_cuts(100, window, warm_up)
 
 
 @pytest.mark.parametrize("window", ["3d", "5", "1d..2d", "1996-10-01..1996-10-11", ""])
 def test_no_jobs_have_no_window(window: str) -> None:
     with pytest.raises(BatchError, match=r"x\.swf: .*: there are no jobs, and so none to count"):
-        found(0, window, "" if window else "2d")
+        window_cuts(0, window, "" if window else "2d")
 
 
 @given(

@@ -23,7 +23,7 @@ def stream(file: Any) -> object:
     ]  # fmt: skip
 
 
-def told() -> dict[str, object]:
+def process_report() -> dict[str, object]:
     main = sys.modules["__main__"]
     return {
         "argv": sys.argv,
@@ -77,5 +77,5 @@ def descriptors() -> list[str]:
 
 if __name__ == "__main__":
     atexit.register(print, "atexit of the program")
-    for key, value in told().items():
+    for key, value in process_report().items():
         print(json.dumps([key, value], default=str, sort_keys=key != "environ"))

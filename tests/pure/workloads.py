@@ -25,7 +25,7 @@ NODES = 8
 OWN_ORDER = {name for name in POLICIES if getattr(make(name), "own_order", "")}
 
 
-def asked(workload: str, nodes: int = 0, **options: object) -> WorkloadRequest:
+def workload_request(workload: str, nodes: int = 0, **options: object) -> WorkloadRequest:
     """What ``pliant simulate`` makes of these options."""
     return wished(workload, requested("test", {"nodes": nodes, **options}))
 

@@ -273,7 +273,7 @@ nodes = 2
 """
 
 
-def ended(out: Path) -> dict[str, tuple[str, str]]:
+def ends_by_name(out: Path) -> dict[str, tuple[str, str]]:
     """State and error of each job that has ended, by name."""
     lines = (out / "records.ndjson").read_bytes().split(b"\n")[1:-1]
     records = [r.from_line(line) for line in lines]
@@ -300,7 +300,7 @@ def test_jobs_are_ended_in_good_order_before_the_time_limit_of_the_allocation(
             env=mine, capture_output=True, text=True, timeout=100, check=False,
         )  # fmt: skip
     assert done.returncode == 1, done.stderr
-    found = ended(tmp_path / "out")
+    found = ends_by_name(tmp_path / "out")
     assert found["runs"] == ("TIMEOUT", "the time of the nodes is over")
     assert found["waits"][0] == found["needs-more"][0] == "CANCELLED"
     assert "it needs 600 s by its estimate" in found["needs-more"][1]
@@ -329,7 +329,7 @@ def test_jobs_of_a_cancelled_allocation_are_told_as_cancelled_and_not_as_failed(
         until(lambda: log.exists() and log.read_text() == "up\n" * 3, "three of them")
         subprocess.run(["scancel", job], check=True, timeout=60)
         until(lambda: not allocation(), "the end of the allocation")
-    assert ended(out) == {"sh": ("CANCELLED", f"Slurm job {job} was cancelled")}
+    assert ends_by_name(out) == {"sh": ("CANCELLED", f"Slurm job {job} was cancelled")}
     assert (tmp_path / "report.html").exists()
     said = (tmp_path / "said").read_text()
     assert "ended by signal" not in said

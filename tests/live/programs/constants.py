@@ -16,7 +16,7 @@ from pliant.mpi.data.ahead import Ahead
 COLUMNS = 1 << 10
 
 
-def told(flag: pathlib.Path) -> None:
+def touch_when_moving(flag: pathlib.Path) -> None:
     begin = Ahead.begin
 
     def begun(ahead: Ahead) -> None:
@@ -27,7 +27,7 @@ def told(flag: pathlib.Path) -> None:
 
 
 def main(flag: pathlib.Path, mib: int) -> None:
-    told(flag)
+    touch_when_moving(flag)
     given = pathlib.Path(os.environ.get("GIVEN", "/nonexistent"))
     rows = mib << 7  # of 8 KiB
     with mpi.malleable(min=1, max=8, watch=False) as job:

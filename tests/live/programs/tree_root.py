@@ -29,7 +29,7 @@ from pliant.protocol import codec
 from pliant.protocol import messages as m
 
 
-def say(**what: Any) -> None:
+def print_json(**what: Any) -> None:
     print(json.dumps(what), flush=True)
 
 
@@ -54,7 +54,7 @@ class Root:
             contact = await self.tree.begin(controller_at(self.nodes[0], interface, self.starting))
             self.keep(KeptRoot.opened(contact, self.kept.secret, self.kept.tree, self.nodes))
             self.tree.happened(b.Opened(self.nodes))
-        say(event="begun", ranks=self.kept.nodes)
+        print_json(event="begun", ranks=self.kept.nodes)
         asyncio.get_running_loop().add_reader(0, self.read)
         await self.over
         await self.tree.end()
@@ -97,15 +97,15 @@ class Root:
         node, kind = come.envelope.node, msgspec.json.decode(come.envelope.message)["type"]
         if (node, kind) not in self.said:  # it is repeated, as nobody answers
             self.said.add((node, kind))
-            say(event="said", node=node, type=kind)
+            print_json(event="said", node=node, type=kind)
 
     def gone(self, lost: b.Gone) -> None:
         self.keep(self.kept.gone(lost.rank))
-        say(event="gone", node=lost.node, rank=lost.rank, why=lost.why)
+        print_json(event="gone", node=lost.node, rank=lost.rank, why=lost.why)
 
     def again(self, started: b.Again) -> None:
         self.keep(self.kept.again(started))
-        say(event="again", node=started.node, rank=started.rank)
+        print_json(event="again", node=started.node, rank=started.rank)
 
     def leave(self, why: str) -> None:
         self.over.set_result(why)

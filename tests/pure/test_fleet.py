@@ -114,7 +114,7 @@ def test_a_request_gets_nodes_with_its_labels_and_waits_for_one_that_is_leaving(
 
 @pytest.mark.parametrize("first", ["cpu", "gpu"])
 def test_a_node_that_leaves_is_kept_for_the_request_that_no_other_one_fits(first: str) -> None:
-    shell = begun(Site(hosts=("cpu", "gpu"), labels={"gpu": ("gpu",)}), 2)
+    shell = begun_shell(Site(hosts=("cpu", "gpu"), labels={"gpu": ("gpu",)}), 2)
     shell.settle()
     shell.leaving |= {"cpu", "gpu"}
     shell.fleet.give_back([first])

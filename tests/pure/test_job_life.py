@@ -248,16 +248,16 @@ def test_a_root_that_ends_without_a_word_fails_the_places_that_wait_for_it(first
     life, heard = three(JobKind.PLACES)
     hello = m.Hello(1, 1, 0, "token", 1)
     if first:
-        said(life, 1, hello)
+        relay(life, 1, hello)
     life.heard(0, m.Exited(1, 0, 0, 0))
     assert killed(heard) == ({1, 2} if first else set())
     if not first:
-        said(life, 1, hello)
+        relay(life, 1, hello)
     assert killed(heard) == {1, 2}
     for group in (1, 2):
         life.heard(group, m.Exited(1, group, 0, -9))
     life.tail("")
-    [end] = of(heard, e.Ended)
+    [end] = events_of_kind(heard, e.Ended)
     assert isinstance(end, e.Ended)
     assert (end.exit_code, end.error) == (1, "group 0 on n0 ended with exit code 0 before it came to run()")
 

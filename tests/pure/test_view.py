@@ -138,7 +138,7 @@ if TYPE_CHECKING:
                 job.bounds.min = 1  # type: ignore[misc]
                 job.spec.priority = 9  # type: ignore[misc]
                 job.spec.env["A"] = "b"  # type: ignore[index]
-                job.on = True  # type: ignore[attr-defined]
+                job.accepts_offers = True  # type: ignore[attr-defined]
                 if isinstance(job.spec.model, Table):
                     job.spec.model.times[1] = 1.0  # type: ignore[index]
             return []

@@ -26,10 +26,10 @@ OF_RESIZE = (
     "slots", "stage",
 )  # fmt: skip
 OF_JOB = (
-    "awake", "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at", "gap", "greeted",
-    "groups", "grow_from", "heard", "id", "last_group", "limited", "losses", "lost_on", "most", "nodes", "not_before",
-    "noted", "on", "one_world", "pinned", "promised", "requeues", "resize", "root", "settled", "size", "spec",
-    "started", "state", "stays_put", "target", "times", "used", "why", "wish",
+    "accepts_offers", "awake", "bounds", "ending", "epoch", "expected_end", "failures", "fraction", "fraction_at",
+    "gap", "greeted", "groups", "grow_from", "growth_limit", "heard", "id", "last_group", "limited", "losses",
+    "lost_on", "nodes", "not_before", "noted", "one_world", "pinned", "promised", "requeues", "resize", "root",
+    "settled", "size", "spec", "started", "state", "stays_put", "target", "times", "used", "why", "wish",
 )  # fmt: skip
 """What is known of a resize, and of a job."""
 
@@ -120,9 +120,9 @@ class ScheduledJob:
         self.last_group = -1
         self.epoch = 0
         self.root = 0
-        self.on = False
+        self.accepts_offers = False
         self.pinned = False
-        self.most = self.noted = 0
+        self.growth_limit = self.noted = 0
         self.not_before = 0.0
         self.failures = 0
         self.grow_from = 0.0
@@ -230,8 +230,8 @@ class ScheduledJob:
 
     def narrow(self) -> None:
         """Its bounds end where its program can grow no further, or at the size that it has."""
-        if 0 < self.most < self.bounds.max:
-            self.bounds = self.bounds.up_to(max(self.most, self.size))
+        if 0 < self.growth_limit < self.bounds.max:
+            self.bounds = self.bounds.up_to(max(self.growth_limit, self.size))
 
     def sleep(self, slots: Mapping[int, int], of_nodes: Mapping[int, int]) -> None:
         """Of these groups so many ranks are awake from now on. Of those that have all the slots of their node nothing

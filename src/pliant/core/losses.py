@@ -71,7 +71,7 @@ class Losses:
     def _without(self, job: ScheduledJob, gone: tuple[int, ...]) -> tuple[int, ...]:
         """The groups without which a job restarts that has lost ``gone``: it gives up the highest-numbered nodes too
         that are too many for a size that it allows. None of them if it cannot go on."""
-        if not gone or job.ending is not None or not job.on or job.spec.keeps_size:
+        if not gone or job.ending is not None or not job.accepts_offers or job.spec.keeps_size:
             return ()
         left = without(job.nodes, self._state.nodes_without(job, gone))
         size = job.bounds.floor(left.bit_count())

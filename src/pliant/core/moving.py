@@ -52,7 +52,7 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
         )
     if job.spec.job_class is JobClass.RIGID or job.one_world:
         return f"{who} is {job.spec.job_class} and keeps its nodes; submit it as malleable to move it"
-    if not job.on:
+    if not job.accepts_offers:
         return f"{who} is not inside its loop, where it can move; try again when it is"
     if job.resize is not None:
         return f"resize {job.resize.id} of job {job.id} is still under way; try again when it is over"
@@ -80,7 +80,7 @@ def why_stays(state: State, job: ScheduledJob, nodes: NodeSet, free: int) -> str
         return f"is {job.spec.job_class}"
     if job.ending is not None:
         return "is being ended"
-    if not job.on:
+    if not job.accepts_offers:
         return "is not inside its loop"
     return "" if way_off(state, job, nodes.mask, free) is not None else _why_no_way(state, job)
 
@@ -134,7 +134,9 @@ def to_leave(state: State) -> Iterable[tuple[ScheduledJob, int]]:
     with these."""
     asked = state.nodes.reclaimed_mask & ~state.nodes.parked_mask & ~state.nodes.lost_mask
     for _, _, job in list(state.running) if asked or state.nodes.expiry else ():
-        willing = job.on and job.spec.job_class in MOVING and job.ending is None and job.resize is None
+        willing = (
+            job.accepts_offers and job.spec.job_class in MOVING and job.ending is None and job.resize is None
+        )
         if willing and (leave := job.nodes & (asked | _soon(state, job)[0])):
             yield job, leave
 

@@ -50,14 +50,14 @@ class Resizes:
             return by_slots.objection(state, job, slots)
         if size == 0:
             return moving.objection(state, job, leave) if leave else None
-        if not job.on or job.spec.job_class is JobClass.RIGID:
+        if not job.accepts_offers or job.spec.job_class is JobClass.RIGID:
             return f"job {number} ({job.spec.name}) takes no resizes now: it is {job.spec.job_class} and " + (
-                "inside its loop" if job.on else "not inside its loop"
+                "inside its loop" if job.accepts_offers else "not inside its loop"
             )
         if job.resize is not None:
             return f"resize {job.resize.id} of job {number} is still under way"
         if not job.bounds.allows(size):
-            rows = f"; its program can grow to {job.most}" if 0 < job.most < size else ""
+            rows = f"; its program can grow to {job.growth_limit}" if 0 < job.growth_limit < size else ""
             return f"{size} is no allowed size of job {number}; allowed: {job.bounds.describe()}{rows}"
         if size == job.size and not leave:
             return f"job {number} has {count(size, 'node')} already"
@@ -85,7 +85,7 @@ class Resizes:
             self.offer(job, event.size, ORDERED, event.leave)
 
     def malleable(self, job: ScheduledJob, said: m.Malleable) -> None:
-        if job.on != said.on and job.greeted:
+        if job.accepts_offers != said.on and job.greeted:
             self._ledger.record_due(r.JobMalleable(self._state.now, job.id, said.on, said.most))
             if not said.on and job.resize is not None and job.resize.stage == resizing.OFFERED:
                 # They crossed: the job will read the offer when it next looks, at its very end perhaps.

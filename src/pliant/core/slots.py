@@ -35,7 +35,7 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
         )
     if job.spec.job_class is JobClass.RIGID or job.one_world:
         return f"{who} is {job.spec.job_class} and keeps all its ranks; submit it as malleable to resize it"
-    if not job.on:
+    if not job.accepts_offers:
         return f"{who} is not inside its loop, where its ranks can be put to sleep; try again when it is"
     if job.resize is not None:
         said = (

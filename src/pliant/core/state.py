@@ -205,7 +205,7 @@ class State:
         # Compiled, what is known to be of a class is asked in no time; a policy may have put something around it.
         mine = job if isinstance(job, ScheduledJob) else self.jobs[job.id]
         return (
-            mine.on
+            mine.accepts_offers
             and mine.resize is None
             and not mine.pinned
             and mine.ending is None
@@ -308,9 +308,9 @@ class State:
 
     def _malleable(self, record: r.JobMalleable) -> None:
         job = self.jobs[record.job]
-        job.on, job.heard = record.on, record.at
+        job.accepts_offers, job.heard = record.on, record.at
         if record.on:
-            job.most = record.most
+            job.growth_limit = record.most
             job.narrow()
         if record.on and job.spec.job_class is JobClass.MALLEABLE:
             self._elastic[job.id] = job

@@ -17,7 +17,9 @@ from pliant.model.size_request import SizeRequest
 
 def stays_open(job: ScheduledJob, wish: SizeRequest) -> bool:
     """Whether there is something left to be offered to the job by this wish, now or later."""
-    return job.on and job.spec.job_class is not JobClass.RIGID and not wish.met(job.bounds, job.size)
+    return (
+        job.accepts_offers and job.spec.job_class is not JobClass.RIGID and not wish.met(job.bounds, job.size)
+    )
 
 
 def to_grant(state: State) -> Iterator[tuple[ScheduledJob, int]]:

@@ -48,7 +48,7 @@ class _Seen:
         self.requeues = False
         self.launched = False
         self.greeted = False
-        self.on = False
+        self.accepts_offers = False
         self.pinned = False
         self.wish: SizeRequest | None = None
         self.ending: JobState | None = None
@@ -64,12 +64,12 @@ class _Seen:
         self.groups: dict[int, int] = {}
         self.awake: dict[int, int] = {}
         self.root = 0
-        self.most = 0
+        self.growth_limit = 0
 
     def narrow(self) -> None:
         """Its program can grow to ``most`` nodes, if that is not 0: more it may only keep."""
-        if self.most > 0:
-            self.bounds = self.bounds.up_to(max(self.most, len(self.nodes)))
+        if self.growth_limit > 0:
+            self.bounds = self.bounds.up_to(max(self.growth_limit, len(self.nodes)))
 
     def meet(self) -> None:
         """Its wish is over if it has such a size."""
@@ -221,11 +221,11 @@ class Audit:
 
     def _malleable(self, record: r.JobMalleable) -> None:
         job = self._live(record)
-        if not job.greeted or job.on == record.on:
+        if not job.greeted or job.accepts_offers == record.on:
             raise AuditError(f"job {record.job} has said no hello, or that already: {record}")
-        job.on = record.on
+        job.accepts_offers = record.on
         if record.on:
-            job.most = record.most
+            job.growth_limit = record.most
             job.narrow()
         else:
             job.wish = None
@@ -240,7 +240,7 @@ class Audit:
         job, wish = self._live(record), record.wish
         if wish == job.wish:
             raise AuditError(f"job {record.job} has that wish already: {record}")
-        able = job.on and job.spec.job_class is not JobClass.RIGID
+        able = job.accepts_offers and job.spec.job_class is not JobClass.RIGID
         if wish is not None and (not able or wish.met(job.bounds, len(job.nodes))):
             raise AuditError(f"job {record.job} cannot have what it wishes, or has it: {record}")
         job.wish = wish
@@ -356,7 +356,7 @@ class Audit:
 
     def _offerable(self, record: r.ResizeOffered, job: _Seen) -> None:
         """The job takes offers, and this is a new one by somebody who may make it."""
-        if not job.on or job.spec.job_class is JobClass.RIGID or record.resize in self._resizes:
+        if not job.accepts_offers or job.spec.job_class is JobClass.RIGID or record.resize in self._resizes:
             raise AuditError(f"job {record.job} takes no offers, or this resize was offered before: {record}")
         self._resizes.add(record.resize)
         own = record.reason.code in OWN

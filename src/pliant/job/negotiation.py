@@ -366,9 +366,9 @@ class Negotiation:
 
     # ---- the loop's begin and end -------------------------------------------------------------------
 
-    def begin(self, epoch: int, most: int = 0) -> None:
-        """The loop begins; it cannot grow to more than ``most`` nodes, if that is not 0."""
-        self._session.send(Malleable(epoch, on=True, most=most))
+    def begin(self, epoch: int, growth_limit: int = 0) -> None:
+        """The loop begins; it cannot grow to more than ``growth_limit`` nodes, if that is not 0."""
+        self._session.send(Malleable(epoch, on=True, most=growth_limit))
 
     def end(self, epoch: int) -> None:
         """The loop is over: nothing that is open can happen any more. A drain is answered by the end."""

@@ -184,8 +184,10 @@ class TapedNegotiation(Negotiation):
     def done(self, message: Done) -> None:
         self._tape.call("done", [message], lambda: super(TapedNegotiation, self).done(message))
 
-    def begin(self, epoch: int, most: int = 0) -> None:
-        self._tape.call("begin", [epoch, most], lambda: super(TapedNegotiation, self).begin(epoch, most))
+    def begin(self, epoch: int, growth_limit: int = 0) -> None:
+        self._tape.call(
+            "begin", [epoch, growth_limit], lambda: super(TapedNegotiation, self).begin(epoch, growth_limit)
+        )
 
     def end(self, epoch: int) -> None:
         self._tape.call("end", [epoch], lambda: super(TapedNegotiation, self).end(epoch))

@@ -41,7 +41,7 @@ def order(world: World, job: int) -> list[int] | None:
     """An operator resizes a job, or moves it: mostly one that can be, and to where it can go."""
     state, random = world.head.cluster.core.state, world.random
     jobs = [one for _, _, one in state.running if job in (0, one.id)]
-    willing = [one for one in jobs if one.on and one.resize is None]
+    willing = [one for one in jobs if one.accepts_offers and one.resize is None]
     if not jobs or random.random() < 0.1:
         waiting = [each.id for each in state.queue]
         number = random.choice([_nobody(world), *waiting[:3]])

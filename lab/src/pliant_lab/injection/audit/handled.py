@@ -63,7 +63,7 @@ class Handled:
         self._audit = audit
         self.ending: dict[int, r.JobEnding] = {}
         self.roots: dict[int, int] = {}
-        self.on: set[int] = set()
+        self.accepting: set[int] = set()
         self.overdue = Overdue(world)
         self._followed = Followed(world)
         self._words = Words(world)
@@ -102,7 +102,7 @@ class Handled:
             case r.GroupsLost():
                 self.roots[record.job] = record.root
             case r.JobMalleable():
-                (self.on.add if record.on else self.on.discard)(record.job)
+                (self.accepting.add if record.on else self.accepting.discard)(record.job)
                 self._heard_at[record.job] = record.at
             case r.JobProgressed():
                 silent = record.at - self._heard_at.get(record.job, 0.0)
@@ -128,11 +128,18 @@ class Handled:
         if number in self.ending:
             return "is being ended"
         if slots:
-            return objection_to_slots(self._world, self._audit, number, slots, on=number in self.on)
+            return objection_to_slots(
+                self._world, self._audit, number, slots, accepts=number in self.accepting
+            )
         if not size:
-            on = number in self.on
-            return objection_to_moving(self._world, self._audit, number, leave, on=on) if leave else ""
-        if number not in self.on or self._world.ledger.specs_by_number[number].job_class is JobClass.RIGID:
+            accepts = number in self.accepting
+            return (
+                objection_to_moving(self._world, self._audit, number, leave, accepts=accepts) if leave else ""
+            )
+        if (
+            number not in self.accepting
+            or self._world.ledger.specs_by_number[number].job_class is JobClass.RIGID
+        ):
             return "takes no resizes now"
         if job.offer is not None:
             return "is still under way"
@@ -240,7 +247,12 @@ class Handled:
     def _loop_is_over(self, number: int) -> None:
         """It cannot answer before its end, perhaps: what it was offered is taken back."""
         job = self._world.head.cluster.core.state.jobs.get(number)
-        if job is not None and not job.on and job.resize is not None and job.resize.stage == resizing.OFFERED:
+        if (
+            job is not None
+            and not job.accepts_offers
+            and job.resize is not None
+            and job.resize.stage == resizing.OFFERED
+        ):
             raise Violation("stuck", f"job {number} has left its loop, and an offer waits for its answer")
 
     def _policy_asked(self, records: Sequence[r.Record]) -> None:
@@ -386,7 +398,7 @@ class Handled:
         """Nothing of a job goes on that has ended, and an end that was asked for comes in time."""
         world = self._world
         ending = self.ending.pop(record.job, None)
-        self.on.discard(record.job)
+        self.accepting.discard(record.job)
         if world.ledger.ended_now:
             return
         touched = world.ledger.touched(record.job)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def objection_to_slots(  # noqa: PLR0911 - each supposes that those before it do not hold
-    world: World, audit: Audit, number: int, slots: Mapping[int, int], *, on: bool
+    world: World, audit: Audit, number: int, slots: Mapping[int, int], *, accepts: bool
 ) -> str:
     """What an order of slots to a running job has to be refused for, in a few of the words that its user gets; empty if
     nothing is against it."""
@@ -26,7 +26,7 @@ def objection_to_slots(  # noqa: PLR0911 - each supposes that those before it do
         return "has no ranks that can sleep"
     if spec.job_class is JobClass.RIGID:
         return "keeps all its ranks"
-    if not on:
+    if not accepts:
         return "is not inside its loop"
     if job.offer is not None:
         return "is still under way"
@@ -41,7 +41,7 @@ def objection_to_slots(  # noqa: PLR0911 - each supposes that those before it do
 
 
 def objection_to_moving(  # noqa: PLR0911 - each supposes that those before it do not hold
-    world: World, audit: Audit, number: int, leave: frozenset[int], *, on: bool
+    world: World, audit: Audit, number: int, leave: frozenset[int], *, accepts: bool
 ) -> str:
     """What an order to move a running job off these nodes has to be refused for, as above."""
     job, spec = audit.jobs[number], world.ledger.specs_by_number[number]
@@ -49,7 +49,7 @@ def objection_to_moving(  # noqa: PLR0911 - each supposes that those before it d
         return "which cannot move"
     if spec.job_class is JobClass.RIGID:
         return "keeps its nodes"
-    if not on:
+    if not accepts:
         return "is not inside its loop"
     if job.offer is not None:
         return "is still under way"

@@ -119,7 +119,7 @@ class Wished:
     def _kept(self, want: m.Want, job: ScheduledJob) -> None:
         """What is open now is this wish, if it is to be and is not met."""
         most = goal(job.bounds, want.bounds, job.size, want.bounds.max, prefers=want.prefers)
-        possible = job.on and job.spec.job_class is not JobClass.RIGID
+        possible = job.accepts_offers and job.spec.job_class is not JobClass.RIGID
         expected = want.bounds if want.open and possible and most != job.size else None
         kept = None if job.wish is None else job.wish.bounds
         if kept != expected:

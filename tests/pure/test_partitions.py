@@ -36,7 +36,7 @@ from pliant.workloads.failures import Down, Failures, read_failures
 from pliant.workloads.formats.swf import read_swf
 from pliant.workloads.job import SimJob
 from pliant.workloads.malleability import make_malleable
-from pliant.workloads.partitions import Partition, Partitions, at_speed, partitions_of, read_partitions
+from pliant.workloads.partitions import Partition, Partitions, at_speed, read_partitions
 
 TWO = """
 [[partition]]
@@ -537,7 +537,7 @@ def test_partitions_from_a_program() -> None:
     with pytest.raises(BatchError, match="partitions: partition 'a': nodes: missing"):
         pliant.simulate(jobs, partitions=[{"name": "a"}])
     with pytest.raises(BatchError, match="there are no partitions"):
-        partitions_of([])
+        read_partitions([])
 
 
 def test_the_figures_of_one_partition_are_those_of_the_machine() -> None:

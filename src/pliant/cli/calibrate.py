@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from pliant.cli.outputs import AsJson
 from pliant.core.records import AnyRecord
 from pliant.files.journal import read_records
 from pliant.model.errors import BatchError
@@ -40,7 +41,7 @@ def calibrate(
     out: Annotated[
         Path | None, typer.Option(help="Write the costs to this file, for simulate --cost and run --cost.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit the cost of resizes to recorded runs. It prints each coefficient with its standard error."""
     with Working("reading", len(records), "journals") as progress:

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from pliant.cli import execute
+from pliant.cli import run_options as o
 from pliant.cli.execute import Variant
 from pliant.cli.outputs import check_report
 from pliant.cli.run import OUTPUT, RunOutputs, finish
@@ -48,8 +49,8 @@ def demo(
         typer.Option("--places", help="MPI jobs and task programs in one batch instead, malleable only."),
     ] = False,
     report: Annotated[Path, typer.Option(help="The HTML report; JSON goes beside it.")] = Path("report.html"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print report.json instead of tables.")] = False,
-    output: Annotated[Path, typer.Option(help="Directory for the jobs' output and the records.")] = OUTPUT,
+    as_json: o.AS_JSON = False,
+    output: o.OUTPUT = OUTPUT,
 ) -> None:
     """Run a batch twice on 8 virtual nodes: every job rigid, then every job malleable."""
     check_report(report)

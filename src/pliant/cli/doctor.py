@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -18,6 +17,7 @@ from rich.table import Column, Table
 
 from pliant.cli import doctor_mpi
 from pliant.cli.doctor_mpi import Finding
+from pliant.cli.outputs import AsJson
 from pliant.daemon import control
 from pliant.model.errors import PliantError
 from pliant.terminal.working import Working
@@ -26,9 +26,7 @@ SHM = Path("/dev/shm")
 SHM_BYTES = 256 << 20
 
 
-def doctor(
-    *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False
-) -> None:
+def doctor(*, as_json: AsJson = False) -> None:
     """Check what this machine offers, and say what is missing. It looks at Python, shared memory, cores and
     directories, and tries MPI jobs and their resizes. It exits with 1 if something is missing that jobs need."""
     checks: tuple[Callable[[], Finding], ...] = (

@@ -6,6 +6,9 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Annotated
+
+import typer
 
 from pliant.drivers.slurm import JOB
 from pliant.drivers.tree import Hosts
@@ -18,6 +21,7 @@ from pliant.plan import tree
 
 ALLOCATED = "SLURM_JOB_NODELIST"
 """Where Slurm says which nodes an allocation has."""
+SSH_OPTION = Annotated[list[str] | None, typer.Option(help="For ssh, such as -p2222; may be repeated.")]
 NOT_PASSED = ("SSH_", *LAUNCHERS)
 """Variables that speak of this process, and would be wrong elsewhere."""
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pliant.cli.hosts import ALLOCATED, hosts_allocated, hosts_named, is_text, passed_on
+from pliant.cli.hosts import ALLOCATED, SSH_OPTION, hosts_allocated, hosts_named, is_text, passed_on
 from pliant.cli.outputs import check_output
 from pliant.daemon import submission
 from pliant.daemon.directory import current_directory
@@ -86,9 +86,7 @@ def launch(  # noqa: PLR0913 - the options of a command
     ] = "",
     window: Annotated[int, typer.Option(help="How many agents each agent starts at a time.")] = 32,
     survive: Annotated[bool, typer.Option("--survive", help="Go on without nodes that are lost.")] = False,
-    ssh_option: Annotated[
-        list[str] | None, typer.Option(help="For ssh, such as -p2222; may be repeated.")
-    ] = None,
+    ssh_option: SSH_OPTION = None,
     interface: Annotated[
         str, typer.Option(help="Where agents listen: its name, or a network: 10.0.0.0/16.")
     ] = "",

@@ -6,9 +6,14 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from pliant.daemon.directory import current_directory
 from pliant.model.errors import BatchError
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def check_report(report: Path | None, inputs: Sequence[str] = ()) -> None:

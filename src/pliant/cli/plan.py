@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from msgspec.structs import replace
+from rich.console import Console
+from rich.table import Table
 
 from pliant.cli.outputs import check_output
 from pliant.files.partial import save
@@ -35,7 +37,6 @@ Processors = Annotated[
         min=0, help="To predict nodes that share so many processors, as virtual ones do; 0: none do."
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def number(option: str, text: str, what: str) -> int:
@@ -88,6 +89,14 @@ def draw(path: Path, figure: Callable[[], Any]) -> None:
         raise PliantError("--draw needs matplotlib: pip install 'pliant[report]'") from None
     except OSError as error:
         raise PliantError(f"--draw {path}: cannot be written: {error.strerror or error}") from None
+
+
+def show(table: Table, lines: Iterable[str]) -> None:
+    """The plan for people."""
+    console = Console()
+    console.print(table)
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def told_groups(plan: SpawnPlan, names: Sequence[str] | None = None) -> list[dict[str, Any]]:

@@ -8,10 +8,10 @@ from math import prod
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from pliant.cli import plan as p
+from pliant.cli.outputs import AsJson
 from pliant.model.errors import PliantError
 from pliant.model.limits import DIGITS, MOST_HOSTS, whole
 from pliant.model.words import are, count
@@ -65,7 +65,7 @@ def data(  # noqa: PLR0913 -- a command has its options as parameters
     row_bytes: Annotated[
         int, typer.Option(min=1, max=1 << 40, help="Of one row, or of one cell where there are several axes.")
     ] = 8,
-    as_json: p.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a redistribution moves: the rows that each rank sends to each other one. Where the array has several
     axes these are cells. Their bytes stand beside the fewest that any way could do with, where each rank keeps what it
@@ -92,10 +92,7 @@ def data(  # noqa: PLR0913 -- a command has its options as parameters
     if as_json:
         typer.echo(json.dumps(_told(ask, plan, bound, row_bytes)))
         return
-    console = Console()
-    console.print(table(ask, plan))
-    for line in _lines(ask, plan, bound, row_bytes):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    p.show(table(ask, plan), _lines(ask, plan, bound, row_bytes))
 
 
 # ---- what is asked --------------------------------------------------------------------------------------

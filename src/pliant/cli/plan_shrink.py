@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from pliant.cli import plan as p
+from pliant.cli.outputs import AsJson
 from pliant.model.errors import PliantError
 from pliant.model.limits import MOST_NODES
 from pliant.model.nodes import hostlist, parse_hostlist
@@ -92,7 +92,7 @@ def shrink(  # noqa: PLR0913 -- a command has its options as parameters
     predict: p.Predict = False,
     cost: p.Costs = None,
     processors: p.Processors = 0,
-    as_json: p.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what becomes of each rank when a job gives back nodes or slots. A world whose ranks all leave ends, at
     next to no cost. Where some stay, the others sleep, or all are started anew (Martín-Álvarez et al. 2025,
@@ -119,10 +119,7 @@ def shrink(  # noqa: PLR0913 -- a command has its options as parameters
     if as_json:
         typer.echo(json.dumps(_told(job, plan, slots, choice, times)))
         return
-    console = Console()
-    console.print(table(job, plan))
-    for line in _lines(job, plan, slots, choice, times):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    p.show(table(job, plan), _lines(job, plan, slots, choice, times))
 
 
 # ---- what is said of the job ----------------------------------------------------------------------------

@@ -6,10 +6,10 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from pliant.cli import plan as p
+from pliant.cli.outputs import AsJson
 from pliant.model.errors import PliantError
 from pliant.model.limits import MOST_HOSTS, MOST_NODES
 from pliant.model.words import count
@@ -48,7 +48,7 @@ def spawn(  # noqa: PLR0913 -- a command has its options as parameters
     predict: p.Predict = False,
     cost: p.Costs = None,
     processors: p.Processors = 0,
-    as_json: p.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show which process starts which group, in which step. The strategies are those of Martín-Álvarez et al. 2025.
     Single and sequential are what there was before. Hypercube and diffusive start groups in parallel, each node in a
@@ -72,10 +72,7 @@ def spawn(  # noqa: PLR0913 -- a command has its options as parameters
     if as_json:
         typer.echo(json.dumps(_told(plan, times)))
         return
-    console = Console()
-    console.print(table(plan, times))
-    for line in _lines(plan, times):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    p.show(table(plan, times), _lines(plan, times))
 
 
 def _counts(option: str, text: str, what: str) -> tuple[int, ...]:

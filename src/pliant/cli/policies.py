@@ -8,20 +8,19 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from pliant.cli.outputs import AsJson
 from pliant.policy import registry
 from pliant.policy.order import ORDERS
 from pliant.policy.view import Policy
 
 
-def policies(
-    *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False
-) -> None:
+def policies(*, as_json: AsJson = False) -> None:
     """List the policies and the queue orders."""
     known = [_described(name, kind) for name, kind in registry.POLICIES.items()]
     if as_json:

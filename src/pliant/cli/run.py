@@ -16,7 +16,7 @@ from rich.console import Console
 from pliant.cli import execute
 from pliant.cli import run_options as o
 from pliant.cli.execute import Variant
-from pliant.cli.hosts import hosts_of
+from pliant.cli.hosts import SSH_OPTION, hosts_of
 from pliant.cli.outputs import check_report
 from pliant.cli.run_input import RunInput, of_command, script_is_input
 from pliant.files.batch import read_batch_file
@@ -57,7 +57,7 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     nodes: o.NODES = 0,
     hosts: o.HOSTS = "",
     provider: o.PROVIDER = None,
-    ssh_option: o.SSH_OPTION = None,
+    ssh_option: SSH_OPTION = None,
     interface: o.INTERFACE = "",
     label: o.LABEL = None,
     degree: o.DEGREE = "",

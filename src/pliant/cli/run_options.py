@@ -72,7 +72,6 @@ PROVIDER = Annotated[
     ProviderName | None,
     typer.Option(help="Where nodes come from; slurm: from the allocation that this is called in."),
 ]
-SSH_OPTION = Annotated[list[str] | None, typer.Option(help="For ssh, such as -p2222; may be repeated.")]
 INTERFACE = Annotated[
     str, typer.Option(help="Where the hosts' agents listen: its name, or a network: 10.0.0.0/16.")
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from pathlib import Path
 
 from pliant.files.cost import read_cost
 from pliant.files.external import is_external
@@ -16,14 +15,14 @@ from pliant.model.words import count, nearest
 from pliant.policy.order import HALF_LIFE_S
 from pliant.study.grid import Against, Grid
 from pliant.study.simulation_request import Described, SimulationRequest
-from pliant.workloads.bookings import bookings_of, read_bookings
+from pliant.workloads.bookings import read_bookings
 from pliant.workloads.data import NONE
 from pliant.workloads.failures import Failures, read_failures
 from pliant.workloads.formats.simgrid import Speeds
 from pliant.workloads.job import SimJob
 from pliant.workloads.machine import read_checkpoints, read_pool, read_power
 from pliant.workloads.malleability import USUAL, Conversion, read_conversion
-from pliant.workloads.partitions import partitions_of, read_partitions
+from pliant.workloads.partitions import read_partitions
 from pliant.workloads.sources import OWN_SHARES, Overrides, WorkloadRequest
 from pliant.workloads.windows import read_window
 
@@ -84,8 +83,7 @@ def _with_reservations(wish: WorkloadRequest, said: Described) -> WorkloadReques
             "--reservations and --failures: a policy cannot tell nodes that have failed from those that are reserved; "
             "give one of the two"
         )
-    bookings = read_bookings(Path(said)) if isinstance(said, str | os.PathLike) else bookings_of(said)
-    return wish._replace(bookings=bookings)
+    return wish._replace(bookings=read_bookings(said))
 
 
 NOT_ELASTIC = {
@@ -114,7 +112,7 @@ def _with_pool(wish: WorkloadRequest, asked: SimulationRequest) -> WorkloadReque
 
 def _with_partitions(wish: WorkloadRequest, said: Described) -> WorkloadRequest:
     """On a machine of these partitions, which a file describes or a program."""
-    partitions = read_partitions(Path(said)) if isinstance(said, str | os.PathLike) else partitions_of(said)
+    partitions = read_partitions(said)
     if wish.nodes not in (0, partitions.nodes):
         raise BatchError(
             f"--nodes {wish.nodes}: the partitions have {count(partitions.nodes, 'node')} together, as they share "

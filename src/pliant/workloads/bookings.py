@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from pliant.files.batch import read_tables
+from pliant.files.batch import tables_of
 from pliant.model.bookings import Booking, check_bookings, in_order
 from pliant.model.errors import BatchError
 from pliant.model.jobs import JobClass
-from pliant.model.keys import count_of, known, table_of, text_of, time_of
+from pliant.model.keys import count_of, known, text_of, time_of
 from pliant.model.limits import MOST_NODES
 from pliant.model.speedup import Phases
 from pliant.model.words import nearest
@@ -22,26 +21,11 @@ LATEST_S = 1e12
 KEYS = ("name", "start", "end", "nodes", "partition")
 
 
-def read_bookings(path: Path) -> tuple[Booking, ...]:
-    """The reservations in a TOML file, in order of time; BatchError names the file and what is wrong with it."""
-    where = f"reservations: {path}"
-    data = read_tables(path, where)
-    known(data, ("reservation",), where)
-    return bookings_of(data.get("reservation", []), where)
-
-
-def bookings_of(tables: Any, where: str = "reservations") -> tuple[Booking, ...]:
-    """The reservations that these tables describe, with the keys of a file's; BatchError begins with ``where``."""
-    if not isinstance(tables, Sequence) or isinstance(tables, str):
-        raise BatchError(f"{where}: {tables!r} is no list of reservations")
-    if not tables:
-        raise BatchError(f"{where}: there are no reservations; add at least one [[reservation]] table")
-    return in_order(
-        [
-            _booking(table_of(table, f"{where}: reservation {number}"), str(number), where)
-            for number, table in enumerate(tables, 1)
-        ]
-    )
+def read_bookings(said: Any) -> tuple[Booking, ...]:
+    """The reservations of a TOML file, or of tables with its keys, in order of time; BatchError names the file and what
+    is wrong."""
+    where, tables = tables_of(said, "reservation")
+    return in_order([_booking(data, str(number), where) for number, data in enumerate(tables, 1)])
 
 
 def _booking(data: Mapping[str, Any], number: str, where: str) -> Booking:

@@ -6,16 +6,15 @@ Partitions share no nodes: each says how many it has, and they are numbered in t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
-from pliant.files.batch import read_tables
+from pliant.files.batch import tables_of
 from pliant.model.errors import BatchError, TraceError
 from pliant.model.jobs import JobSpec
-from pliant.model.keys import amount_of, count_of, known, table_of, text_of
+from pliant.model.keys import amount_of, count_of, known, text_of
 from pliant.model.limits import MOST_NODES
 from pliant.model.speedup import scaled
 from pliant.model.words import count, nearest
@@ -70,24 +69,12 @@ class Partitions(NamedTuple):
         return names.index(spec.partition) + 1 if spec.partition in names else -1
 
 
-def read_partitions(path: Path) -> Partitions:
-    """The partitions in a TOML file; BatchError names the file and what is wrong with it."""
-    where = f"partitions: {path}"
-    data = read_tables(path, where)
-    known(data, ("partition",), where)
-    return partitions_of(data.get("partition", []), where)
-
-
-def partitions_of(tables: Any, where: str = "partitions") -> Partitions:
-    """The partitions that these tables describe, with the keys of a file's; BatchError begins with ``where``."""
-    if not isinstance(tables, Sequence) or isinstance(tables, str):
-        raise BatchError(f"{where}: {tables!r} is no list of partitions")
-    if not tables:
-        raise BatchError(f"{where}: there are no partitions; add at least one [[partition]] table")
+def read_partitions(said: Any) -> Partitions:
+    """The partitions of a TOML file, or of tables with its keys; BatchError names the file and what is wrong."""
     fields: set[str] = set()
     partitions: list[Partition] = []
-    for number, table in enumerate(tables, 1):
-        data = table_of(table, f"{where}: partition {number}")
+    where, tables = tables_of(said, "partition")
+    for number, data in enumerate(tables, 1):
         partition = _partition(data, number, where, fields)
         for other in partitions:
             if other.name == partition.name:

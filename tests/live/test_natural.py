@@ -54,6 +54,20 @@ def test_who_joins_in_a_later_loop_passes_those_before(env: dict[str, str], said
     assert (ran.returncode, ran.stdout) == (0, f"{said}\n"), ran.stderr
 
 
+@pytest.mark.parametrize("what", ["unguarded", "skips"])
+def test_who_has_not_reached_its_loop_can_do_no_harm(what: str) -> None:
+    ran = run(ONE, (LOOPS, what), {"PLIANT_RESIZE_AT": "8:2", "PLIANT_DEADLINE": "20"})
+    assert ran.returncode != 0
+    assert (
+        "is not there between two loops on this rank, which has joined in loop 2 of the block" in ran.stderr
+    )
+
+
+def test_arrays_of_one_layout_may_be_swapped_where_it_has_come_by_message() -> None:
+    ran = run(ONE, (LOOPS, "swaps"), {"PLIANT_RESIZE_AT": "3:2"})
+    assert (ran.returncode, ran.stdout) == (0, "12.0\n"), ran.stderr
+
+
 def test_who_sleeps_in_one_loop_wakes_in_another() -> None:
     world = (*ONE[:3], "-hosts", "a:2", "-n", "2")
     ran = run(world, (LOOPS,), {"PLIANT_RESIZE_AT": "3:a=1,20:a=2", "PLIANT_RESIZE_HOSTS": "a:2"})

@@ -52,6 +52,28 @@ def test_a_grid_has_a_communicator_and_those_of_its_rows_and_columns() -> None:
     assert lines.count("ValueError array 'a' is spread along (0, 1): ask owned_box()") == 16
 
 
+TURNED = """
+import numpy as np
+from pliant import mpi
+with mpi.malleable() as job:
+    a = job.array("a", (8, 9), "f8", mpi.Grid(axes=(1, 0), halo=1, dims=(3, 2)))
+    i, j = job.cart.coords
+    assert a.owned_box() == ((4 * j, 4 * j + 4), (3 * i, 3 * i + 3))
+    assert job.cart.row.allgather(j) == [0, 1] and job.cart.column.allgather(i) == [0, 1, 2]
+    whole = np.arange(72.0).reshape(8, 9)
+    a.owned[...] = whole[a.owned_index]
+    a.exchange_halo()
+    assert np.array_equal(a.local, whole[a.index])
+    a.to(mpi.Block())
+    assert np.array_equal(a.local, whole[a.index])
+"""
+
+
+def test_ranks_stand_in_the_order_of_the_axes() -> None:
+    code, _, errors = run(TURNED, 6)
+    assert code == 0, errors
+
+
 WITHOUT = f"""
 from pliant import mpi
 {TELL}
@@ -151,7 +173,8 @@ def test_a_resize_to_a_size_that_a_grid_cannot_have_is_undone() -> None:
     assert code == 0, errors
     no_grid, under_way = out.splitlines()[:2]
     assert no_grid == (
-        "Undone data cannot be moved: on ranks 0, 1, 2 'a' (ValueError: 2 ranks cannot stand in a grid of 3 x any)"
+        "Undone data cannot be moved: on ranks 0, 1, 2 'a' (ValueError: array 'a': 2 ranks cannot stand in a grid of "
+        "3 x any: give other dims, or keep to sizes that fit, as by mpi.malleable(factor=2))"
     )
     assert "(PliantError: a resize of array 'a': its halo is under way since iexchange_halo()" in under_way
 
@@ -173,6 +196,10 @@ def test_ranks_that_take_different_layouts_are_told_so() -> None:
         ),
         ("(a if job.rank else b).to(mpi.Block(1))", "which is in to() or resize() of 'a'"),
         ("a.gather() if job.rank == 1 else a.resize((7, 7))", "which is in gather() of 'a'"),
+        (
+            "a.to(mpi.Weighted([1, 1, 1, 1, 1, 1 + job.rank]), at_resize=True)",
+            "to() of array 'a': all ranks call it alike, and on 2 of 3 its arguments",
+        ),
     ):
         code, _, errors = run(
             UNLIKE.replace("WHAT", what.replace("axis=job.rank", "axis=int(job.rank == 1)")), 3
@@ -187,6 +214,7 @@ from pliant import mpi
 with mpi.malleable() as job:
     a = job.array("a", (4, 4), "f8", mpi.Grid(dims=lambda ranks: (ranks, 1)))
     attempt(lambda: a.to(mpi.Grid(dims=lambda ranks: (1, ranks))), lambda: said.append(str(a.local.shape)))
+    attempt(lambda: job.array("b", 4, "f8", mpi.Grid((0,), dims=(3,))), lambda: job.array("b", 4))
     tell(job.comm)
 """
 
@@ -198,4 +226,5 @@ def test_a_layout_that_no_newcomer_could_be_sent_is_refused() -> None:
     assert first.startswith(
         "TypeError array 'a': its layout cannot be pickled, as it has to be for a rank that joins"
     )
-    assert rest == ["(2, 4)", first, "(2, 4)"]
+    no_grid = "ValueError array 'b': 2 ranks cannot stand in a grid of 3: give other dims, or keep to sizes that fit, as by mpi.malleable(factor=2)"
+    assert rest == ["(2, 4)", no_grid, first, "(2, 4)", no_grid]

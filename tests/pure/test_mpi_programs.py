@@ -70,10 +70,10 @@ except ValueError:
     print("refused")
 with mpi.malleable() as job:
     print(list(job.steps(2)), list(job.steps(3)), job.joined)
-    for what in (dict(pace=True), dict(n=-1)):
+    for what in (dict(pace=True), dict(n=-1), dict(n=2.5)):
         try:
             job.steps(**what)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             print(error)
     for step in job.steps():
         job.steps(3)
@@ -85,6 +85,7 @@ with mpi.malleable() as job:
         "[0, 1] [0, 1, 2] True",
         "steps(pace=...) needs the number of steps: a step takes its part of the whole",
         "steps(-1): the number of steps must be 0 or more",
+        "job.steps(n=2.5): it must be a whole number",
     ]
     assert "a steps() loop cannot begin within another: end that one first" in errors
 

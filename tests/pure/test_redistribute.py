@@ -385,6 +385,19 @@ def test_known_grids() -> None:
     assert Grid(dims=lambda ranks: (1, ranks)).dims_for(5, (9, 9)) == (1, 5)
 
 
+def test_parts_are_numbered_in_the_order_of_the_axes() -> None:
+    over = Grid((1, 0), dims=(3, 2)).spread((4, 9), 6)
+    assert over.dims == (2, 3)
+    assert [over.coordinates(part) for part in range(3)] == [(0, 0), (1, 0), (0, 1)]
+    assert [over.part_at(over.coordinates(part)) for part in range(6)] == [*range(6)]
+
+
+def test_layouts_are_equal_where_they_say_the_same() -> None:
+    assert Weighted([1, 2]) == Weighted([1, 2]) != Weighted([2, 1])
+    assert Irregular([1, 2]) == Irregular([1, 2]) != Irregular([1, 2], halo=1)
+    assert len({Weighted([1, 2]), Weighted([1, 2]), Irregular([1, 2])}) == 2
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [
@@ -393,6 +406,8 @@ def test_known_grids() -> None:
         (lambda: Grid((0, 1.5)), "axes are whole numbers"),  # type: ignore[arg-type]
         (lambda: Grid(halo=-1), "a halo of -1 rows"),
         (lambda: Grid(halo=(1, 2, 3)), "halo has 3 entries for 2 axes"),
+        (lambda: Grid(0), "axes are whole numbers, as"),  # type: ignore[arg-type]
+        (lambda: Grid(dims=lambda _: 1 // 0).spread((4, 4), 4), r"\(4\): ZeroDivisionError"),  # type: ignore[arg-type, return-value]
         (lambda: Grid(periods=(True,)), "periods has 1 entries for 2 axes"),
         (lambda: Grid(dims="square"), "dims are 'balanced', 'surface', numbers or a function, not 'square'"),
         (lambda: Grid(dims=(2,)), r"dims \(2,\) need a number"),

@@ -75,12 +75,10 @@ def data(  # noqa: PLR0913 -- a command has its options as parameters
         _layout("--from" if old else "--layout", ask.old),
         _layout("--to" if new else "--layout", ask.new),
     )
-    try:
-        for each in layouts:
-            check(each, ask.shape)
-        spreads = spread(layouts[0], ask.shape, sources), spread(layouts[1], ask.shape, targets)
-    except ValueError as error:
-        raise PliantError(f"--rows {rows}: {error}") from None
+    spreads = (
+        _spread(layouts[0], ask.shape, sources, f"--rows {rows}, {ask.old}, --sources {sources}"),
+        _spread(layouts[1], ask.shape, targets, f"--rows {rows}, {ask.new}, --targets {targets}"),
+    )
     if _pairs(layouts, spreads) > MOST_PAIRS:
         raise PliantError(
             f"--sources {sources} --targets {targets}: each pair of ranks may have to speak, and {MOST_PAIRS:,} pairs "
@@ -104,6 +102,14 @@ def _shape(text: str) -> tuple[int, ...]:
     if len(lengths) < len(found):
         raise PliantError(f"--rows: {text[:40]!r} is no number of rows, which are 0 to {MOST_ROWS:,}")
     return lengths
+
+
+def _spread(layout: Layout, shape: tuple[int, ...], ranks: int, asked: str) -> Spread:
+    try:
+        check(layout, shape)
+        return spread(layout, shape, ranks)
+    except ValueError as error:
+        raise PliantError(f"{asked}: {error}") from None
 
 
 def _pairs(layouts: Sequence[Layout], spreads: Sequence[Spread]) -> int:

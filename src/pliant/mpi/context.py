@@ -235,6 +235,17 @@ class Context:
         """This rank has joined the job, and the job is in a loop that this rank has still to reach."""
         self.go_on()
         self.ahead = snapshot
+        for each in self.arrays.values():
+            if isinstance(each, Array):
+                each.hide()
+
+    def reach_loop(self) -> None:
+        """This rank begins the loop that the job is in."""
+        if self.ahead is not None:
+            self.ahead = None
+            for each in self.arrays.values():
+                if isinstance(each, Array):
+                    each.show()
 
     def before_loop(self, what: str, *, looping: bool) -> None:
         """Check that newcomers will register it as well."""

@@ -176,9 +176,14 @@ class Job:
         return self._loop is not None or self._own is not None
 
     def _register(self, movable: Movable) -> None:
-        self._context.arrays[movable.name] = movable
+        arrays = self._context.arrays
+        arrays[movable.name] = movable
         if self._context.team is not None:
-            movable.begin()
+            try:
+                movable.begin()
+            except Exception:
+                del arrays[movable.name]
+                raise
 
     def swap(self, *arrays: Array) -> None:
         """``job.swap(a, b)`` in place of ``a, b = b, a``, and ``job.swap(a, b, c)`` in place of ``a, b, c = b, c, a``.
@@ -265,7 +270,7 @@ class Job:
             if arrives:
                 context.arrive_ahead(begin)
             return iter(())
-        context.ahead = None
+        context.reach_loop()
         if context.watches and context.resizer.resizes:
             prepare(looping())
         model = context.model if pace is True else pace or None
@@ -288,7 +293,7 @@ class Job:
         """Whether a loop of so many steps can begin here."""
         if self._context.released:
             raise Released
-        if n is not None and n < 0:
+        if n is not None and whole("job.steps", "n", n) < 0:
             raise ValueError(f"steps({n}): the number of steps must be 0 or more")
         if n is None and paced:
             raise ValueError("steps(pace=...) needs the number of steps: a step takes its part of the whole")
@@ -311,7 +316,7 @@ class Job:
         """
         context = self._context
         context.joined("job.request")
-        if self._loop is None:
+        if self._loop is None or self._loop.over:
             raise PliantError(
                 "job.request() asks for other nodes from within the steps() loop: call it there"
             )
@@ -438,8 +443,8 @@ class Job:
 
     def _finish(self) -> None:
         context = self._context
-        team = context.joined("the end of the job without a steps() loop")
         try:
+            team = context.joined("the end of the block")
             if self._loop is not None:
                 self._loop.settle()
             elif context.resizer.asks:

@@ -138,6 +138,8 @@ class Loop:
         self._start_epoch(self.step + (begin is not None))
         if not begin:
             open_to_offers(context)
+            if self._endless:  # what is known is of the loop before
+                self._tell(0.0, 0.0, 0.0)
 
     def _start_epoch(self, open_step: int) -> None:
         """``open_step``: the first at which something may still be decided where no agent is."""
@@ -306,7 +308,11 @@ class Loop:
         if context.speaks and context.connection is not None and not self._endless:
             should_s, paced_s = self._pace.sums(self.step, now)
             first, stop = self.place.first, self.place.stop
-            fraction = (self.step - first) / (stop - first) if stop > first else 1.0
+            self._tell((self.step - first) / (stop - first) if stop > first else 1.0, should_s, paced_s)
+
+    def _tell(self, fraction: float, should_s: float, paced_s: float) -> None:
+        context = self._context
+        if context.speaks and context.connection is not None:
             context.connection.send(Progress(context.epoch, fraction, pace_s=should_s, paced_s=paced_s))
 
     def _end(self) -> None:

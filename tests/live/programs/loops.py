@@ -1,4 +1,5 @@
-"""Three loops in one block, in a class: ``python loops.py [FLAG]``, where the second loop ends when the file is there, or
+"""Three loops in one block, in a class, or what goes wrong with several (``unguarded``, ``skips``), or right (``swaps``).
+``python loops.py [FLAG]``: where the second loop ends when the file is there, or
 after some steps. It prints what a serial program has too, and the sizes at which steps were made."""
 
 from __future__ import annotations
@@ -57,6 +58,41 @@ class Solver:
             self.between.value += 1
 
 
+def unguarded() -> None:
+    """A newcomer changes its part between two loops, which has been changed already."""
+    with mpi.malleable(min=1, max=3) as job:
+        field = job.array("field", (CELLS,))
+        for _ in job.steps(WARM):
+            field.owned[...] += 1
+        field.local[...] *= 2
+        for _ in job.steps(MOST):
+            field.owned[...] += 1
+
+
+def skips() -> None:
+    """A newcomer never begins the loop that the job is in."""
+    with mpi.malleable(min=1, max=3) as job:
+        for _ in job.steps(WARM):
+            job.comm.barrier()
+        for _ in job.steps(MOST) if job.joined else ():
+            job.comm.barrier()
+
+
+def swaps() -> None:
+    """Arrays that share a layout, which a newcomer gets by message."""
+    with mpi.malleable(min=1, max=3) as job:
+        layout = mpi.Weighted(range(CELLS))
+        a, b = (job.array(name, CELLS, "f8", layout) for name in "ab")
+        a.to(mpi.Block()) if job.joined else None
+        a.to(layout) if job.joined else None
+        for _ in job.steps(MOST):
+            a.owned[...] = b.owned + 1
+            job.swap(a, b)
+        whole = b.gather()
+        if whole is not None:
+            print(*{*whole.tolist()})
+
+
 def serial(seconds: int, factor: float) -> float:
     field = np.arange(CELLS, dtype="f8")
     for loop, (steps, by) in enumerate(((WARM, 1.0), (seconds, factor), (LAST, 2.0))):
@@ -79,4 +115,9 @@ def main(flag: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    word = sys.argv[1] if len(sys.argv) > 1 else ""
+    others = {"unguarded": unguarded, "skips": skips, "swaps": swaps}
+    if word in others:
+        others[word]()
+    else:
+        main(Path(word) if word else None)

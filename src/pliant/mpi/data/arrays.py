@@ -122,6 +122,11 @@ class ArrayForm(NamedTuple):
     layout: Layout
     later: Layout | None = None
 
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Equal for equal forms alone: layouts of different classes may be equal as tuples."""
+        return self, type(self.layout), type(self.later)
+
 
 class Array(Movable):
     """One distributed array; made by ``job.array``, never directly.
@@ -152,6 +157,7 @@ class Array(Movable):
         self.constant = constant
         self._seat, self._uses = seat, seat.uses
         self._data: NDArray[Any] | None = None
+        self._hidden: NDArray[Any] | None = None
         self._held: HeldPart | None = None
         self._before = _Before()
         self._owned: WeakValueDictionary[int, NDArray[Any]] = WeakValueDictionary()
@@ -198,7 +204,7 @@ class Array(Movable):
 
     @property
     def most_ranks(self) -> int | None:
-        """With more of them some own nothing; None where all own all."""
+        """With more of them some own nothing, and in a grid perhaps with fewer; None where all own all."""
         if isinstance(self.layout, Replicated):
             return None
         axes = self.layout.axes if isinstance(self.layout, Grid) else (self.layout.axis,)
@@ -293,6 +299,14 @@ class Array(Movable):
         :class:`mpi.Cart`. Collective at its first use after a resize; ValueError if the array is not in blocks."""
         return self._seat.team(f"{self.name}.cart").cart(*self.grid, self._seat.wait)
 
+    def hide(self) -> None:
+        """This rank has joined the job, and is not in its loop yet: nothing of the array can be had."""
+        self._hidden, self._data = self._data, None
+
+    def show(self) -> None:
+        """It is in its loop."""
+        self._data, self._hidden = self._hidden, None
+
     # ---- halos, and the whole -----------------------------------------------------------------------
 
     def exchange_halo(self) -> None:
@@ -347,15 +361,14 @@ class Array(Movable):
         """Take another layout: the data move, and halos are filled; collective over the job, all ranks call it alike.
 
         The array keeps that layout over resizes, until it takes another. With ``at_resize`` nothing moves now: the
-        next resize takes the array there, as for weights that have changed. Take ``local`` and ``owned`` anew
-        afterwards: those of before are read-only. Raises ValueError for a layout that does not cover the array, and
+        next resize takes the array there, as for weights that have changed, unless :meth:`to` or :meth:`resize` is
+        called before. Take ``local`` and ``owned`` anew afterwards: those of before are read-only, but not views that
+        the program made of them. Raises ValueError for a layout that does not cover the array, and
         PliantError on all ranks if they do not call it alike, and for a constant array.
         """
         if at_resize:
-            self._changeable("to")
             form = self.now._replace(later=layout)
-            self._check(form)
-            self._check_sendable(layout)
+            self._agree(form, "to")
             self.now = form
             return
         self._change(ArrayForm(self.shape, layout), "to")
@@ -368,22 +381,25 @@ class Array(Movable):
             raise ValueError(f"array {self.name!r} of shape {self.shape} cannot be resized to {lengths}")
         self._change(ArrayForm(lengths, layout or self.layout), "resize")
 
-    def _changeable(self, call: str) -> None:
+    def _agree(self, form: ArrayForm, call: str) -> MPI.Intracomm:
+        """Whether it may take this form, alike on all ranks; their communicator."""
+        seat, comm = self._seat, self._seat.team(f"{self.name}.{call}").own
+        if self._uses.on:
+            self._uses.note(self.name)
         self.check_complete(call)
         if self.constant:
             raise PliantError(f"{call}: array {self.name!r} was registered with constant=True")
+        self._check(form)
+        self._check_sendable(form.later or form.layout)
+        self._spread(form, comm.size)
+        what = f"{call}() of array {self.name!r}"
+        compare(comm, seat.tag(self.name) + CHANGE, repr(form), what, seat.wait, seat.alike)
+        return comm
 
     def _change(self, form: ArrayForm, call: str) -> None:
-        comm = self._seat.team(f"{self.name}.{call}").own
-        if self._uses.on:
-            self._uses.note(self.name)
-        self._changeable(call)
-        self._check(form)
-        self._check_sendable(form.layout)
+        comm = self._agree(form, call)
         old, part, _ = self._mine()
-        new = _spread(form, comm.size)
-        tag = self._seat.tag(self.name) + CHANGE
-        compare(comm, tag, repr(form), f"{call}() of array {self.name!r}", self._seat.wait, self._seat.alike)
+        new = self._spread(form, comm.size)
         data = np.zeros(new.local_shape(comm.rank), self.dtype)
         ranks = range(comm.size)
         mine = Part(self.local, old, part), Part(data, new, comm.rank)
@@ -405,10 +421,19 @@ class Array(Movable):
 
     # ---- moving -------------------------------------------------------------------------------------
 
+    def _spread(self, form: ArrayForm, parts: int) -> Spread:
+        try:
+            return spread(form.layout, form.shape, parts)
+        except ValueError as error:
+            raise ValueError(
+                f"array {self.name!r}: {error}: give other dims, or keep to sizes that fit, as by "
+                "mpi.malleable(factor=2)"
+            ) from None
+
     def begin(self) -> None:
         """Zeros for this rank's cells."""
         own = self._seat.team(f"array {self.name!r}").own
-        self._held = HeldPart.of(_spread(self.now, own.size), own.rank)
+        self._held = HeldPart.of(self._spread(self.now, own.size), own.rank)
         self._data = np.zeros(self._held.spread.local_shape(own.rank), self.dtype)
 
     def describe(self) -> tuple[object, ...]:
@@ -424,7 +449,7 @@ class Array(Movable):
         self._before = _Before(self._data, self._held, form)
         self.check_complete("a resize")
         after = ArrayForm(form.shape, form.later or form.layout)
-        old_spread, new_spread = _spread(form, len(way.sources)), _spread(after, len(way.targets))
+        old_spread, new_spread = self._spread(form, len(way.sources)), self._spread(after, len(way.targets))
         old = new = None
         self._data = self._held = self._halo = None
         self.now = after if form.later else form
@@ -447,7 +472,7 @@ class Array(Movable):
     def hold(self, data: NDArray[Any] | None, parts: int, part: int) -> None:
         """Without a job: ``data`` is this rank's part of so many, or nothing is held."""
         self._data, self._before = data, _Before()
-        self._held = None if data is None else HeldPart.of(_spread(self.now, parts), part)
+        self._held = None if data is None else HeldPart.of(self._spread(self.now, parts), part)
 
     def held_block(self) -> NDArray[Any] | None:
         """What this rank holds, with the halo; also without a job."""
@@ -509,10 +534,6 @@ class _Before(NamedTuple):
     form: ArrayForm | None = None
 
 
-def _spread(form: ArrayForm, parts: int) -> Spread:
-    return spread(form.layout, form.shape, parts)
-
-
 def _places(spread: Spread, part: int) -> Iterator[tuple[SpreadAxis, int]]:
     """Each axis, with where the part stands along it."""
     return zip(spread.axes, spread.coordinates(part), strict=True)
@@ -556,9 +577,10 @@ def rotate(arrays: Sequence[Array]) -> None:
         raise ValueError(f"job.swap takes two or more different arrays, and these are: {names or 'none'}")
     first = arrays[0]
     for each in arrays:
-        if (each.dtype, each.now) != (first.dtype, first.now):
+        if (each.dtype, each.now.kind) != (first.dtype, first.now.kind):
             raise ValueError(
-                f"job.swap: arrays {names} differ: {first.dtype}, {first.now} and {each.dtype}, {each.now}; "
+                f"job.swap: arrays {first.name!r} and {each.name!r} differ: {first.now.shape}, {first.dtype}, "
+                f"{first.now.layout} and {each.now.shape}, {each.dtype}, {each.now.layout}; "
                 "only arrays of one shape, dtype and layout take each other's data"
             )
         each.check_complete("job.swap")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
 from operator import index
-from typing import Any, SupportsIndex
+from typing import Any
 
 from pliant.plan.data.splits import Cuts, even
 from pliant.plan.data.spreads import Spread, SpreadAxis
@@ -28,7 +28,7 @@ class Grid:
 
     ``dims`` says how many ranks stand along each of ``axes``:
 
-    - ``"balanced"``: as equal as can be, the first not below the second, as MPI_Dims_create;
+    - ``"balanced"``: as equal as can be, the first not below the second, as the standard describes MPI_Dims_create;
     - ``"surface"``: so that the largest block has the smallest halo, for the array's shape;
     - numbers, of which those that are 0 are balanced: ``(0, 1)``;
     - a function of the number of ranks that returns them, which is the same on all ranks.
@@ -74,12 +74,17 @@ class Grid:
         assert isinstance(self.halo, tuple)  # noqa: S101 - it was made one
         return self.halo
 
+    @property
+    def periodic(self) -> tuple[bool, ...]:
+        """Whether each of ``axes`` is periodic."""
+        assert isinstance(self.periods, tuple)  # noqa: S101 - it was made one
+        return self.periods
+
     def check(self, shape: Sequence[int]) -> None:
         """ValueError if it cannot be the layout of an array of this shape."""
         if max(self.axes) >= len(shape):
             raise ValueError(f"there is no axis {max(self.axes)}")
-        assert isinstance(self.periods, tuple)  # noqa: S101 - it was made one
-        for axis, halo, periodic in zip(self.axes, self.halos, self.periods, strict=True):
+        for axis, halo, periodic in zip(self.axes, self.halos, self.periodic, strict=True):
             if periodic and halo > shape[axis]:
                 raise ValueError(
                     f"a halo of {halo} rows goes around axis {axis} of {shape[axis]} rows more than once"
@@ -88,7 +93,11 @@ class Grid:
     def dims_for(self, ranks: int, shape: Sequence[int]) -> tuple[int, ...]:
         """How many ranks stand along each of ``axes``; ValueError if so many ``ranks`` cannot stand so."""
         if callable(self.dims):
-            dims = _whole(self.dims(ranks), "dims")
+            try:
+                said = self.dims(ranks)
+            except Exception as error:
+                raise ValueError(f"{self._function}({ranks}): {type(error).__name__}: {error}") from error
+            dims = _whole(said, "dims")
             if len(dims) != len(self.axes) or prod(dims) != ranks or min(dims) < 1:
                 raise ValueError(f"{self._function}({ranks}) returned {dims}, which are not {ranks} ranks")
             return dims
@@ -106,7 +115,6 @@ class Grid:
     def _least_surface(self, ranks: int, shape: Sequence[int]) -> tuple[int, ...]:
         """By the cells of the largest block's halo; of equal ones the one that leaves no rank empty, then the most
         balanced."""
-        assert isinstance(self.periods, tuple)  # noqa: S101 - it was made one
         lengths = [shape[axis] for axis in self.axes]
         widths = [halo or 1 for halo in self.halos]
 
@@ -114,7 +122,7 @@ class Grid:
             block = [-(-rows // parts) for rows, parts in zip(lengths, dims, strict=True)]
             seen = [
                 rows + width * _sides(parts, periodic=periodic)
-                for rows, width, parts, periodic in zip(block, widths, dims, self.periods, strict=True)  # type: ignore[arg-type]
+                for rows, width, parts, periodic in zip(block, widths, dims, self.periodic, strict=True)
             ]
             empty = any(parts > rows for rows, parts in zip(lengths, dims, strict=True))
             return empty, prod(seen) - prod(block), max(dims) - min(dims), tuple(-each for each in dims)
@@ -123,16 +131,17 @@ class Grid:
 
     def spread(self, shape: Sequence[int], ranks: int) -> Spread:
         """An array of this shape over so many ranks."""
-        assert isinstance(self.periods, tuple)  # noqa: S101 - it was made one
         dims = dict(zip(self.axes, self.dims_for(ranks, shape), strict=True))
-        halos, periods = (dict(zip(self.axes, each, strict=True)) for each in (self.halos, self.periods))
+        halos = dict(zip(self.axes, self.halos, strict=True))
+        periodic = dict(zip(self.axes, self.periodic, strict=True))
         return Spread(
             tuple(
-                SpreadAxis(even(rows, dims[axis]), halos[axis], bool(periods[axis]))
+                SpreadAxis(even(rows, dims[axis]), halos[axis], periodic[axis])
                 if axis in dims
                 else SpreadAxis(Cuts((0, rows)))
                 for axis, rows in enumerate(shape)
-            )
+            ),
+            (*self.axes, *(axis for axis in range(len(shape)) if axis not in dims)),
         )
 
     @property
@@ -151,14 +160,14 @@ def _sides(parts: int, *, periodic: bool) -> int:
 
 def _each(value: Any, axes: Sequence[int]) -> Any:
     """It for each of the axes, if it is one for all."""
-    return (value,) * len(axes) if isinstance(value, SupportsIndex) else value
+    return tuple(value) if isinstance(value, Iterable) else (value,) * len(axes)
 
 
 def _whole(values: Any, what: str) -> tuple[int, ...]:
     try:
         return tuple(map(index, values))
     except TypeError:
-        raise ValueError(f"mpi.Grid: {what} are whole numbers, not {values!r:.60}") from None
+        raise ValueError(f"mpi.Grid: {what} are whole numbers, as (0, 1), not {values!r:.60}") from None
 
 
 # ---- how ranks stand ------------------------------------------------------------------------------------

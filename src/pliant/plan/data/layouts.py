@@ -97,6 +97,15 @@ class Irregular:
             at.append(before[whole] + (self.counts[whole] * rest // parts if rest else 0))
         return Cuts((*at, before[-1]))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Irregular) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return self.counts, self.axis, self.halo
+
     def __repr__(self) -> str:
         return f"Irregular({_told(self.counts)}, axis={self.axis}, halo={self.halo})"
 
@@ -140,6 +149,15 @@ class Weighted:
         if found and wanted - self._before[found - 1] <= self._before[found] - wanted:
             return found - 1
         return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Weighted) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return self.weights, self.axis, self.halo
 
     def __repr__(self) -> str:
         return f"Weighted({_told(self.weights)}, axis={self.axis}, halo={self.halo})"

@@ -5,7 +5,7 @@ The parts stand in a grid, with a length for each axis; their numbers are row-ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -52,9 +52,11 @@ class SpreadAxis(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """An array over parts: ``axes`` has one entry for each axis of the array."""
+    """An array over parts: ``axes`` has one entry for each axis of the array. Numbers of parts are row-major over the
+    axes in this ``order``; default: as they come."""
 
     axes: tuple[SpreadAxis, ...]
+    order: tuple[int, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -77,17 +79,16 @@ class Spread(NamedTuple):
 
     def coordinates(self, part: int) -> tuple[int, ...]:
         """Where a part stands in the grid of parts."""
-        found = []
-        for length in reversed(self.dims):
-            part, here = divmod(part, length)
-            found.append(here)
-        return tuple(reversed(found))
+        dims, found = self.dims, [0] * len(self.axes)
+        for axis in reversed(self.order or range(len(dims))):
+            part, found[axis] = divmod(part, dims[axis])
+        return tuple(found)
 
-    def part_at(self, coordinates: Iterable[int]) -> int:
+    def part_at(self, coordinates: Sequence[int]) -> int:
         """The number of the part that stands there."""
-        part = 0
-        for length, here in zip(self.dims, coordinates, strict=True):
-            part = part * length + here
+        dims, part = self.dims, 0
+        for axis in self.order or range(len(dims)):
+            part = part * dims[axis] + coordinates[axis]
         return part
 
     def size(self, part: int) -> int:
@@ -122,7 +123,8 @@ class Spread(NamedTuple):
     def clipped(self, shape: Sequence[int]) -> Spread:
         """What of it is within an array of this ``shape``, of the same parts; without halos."""
         return Spread(
-            tuple(SpreadAxis(axis.split.clipped(rows)) for axis, rows in zip(self.axes, shape, strict=True))
+            tuple(SpreadAxis(axis.split.clipped(rows)) for axis, rows in zip(self.axes, shape, strict=True)),
+            self.order,
         )
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from pliant.live.tree import messages as b
 from pliant.live.tree.branch import Branch
+from pliant.model.deadlines import TREE_HEAL_S
 from pliant.protocol import branches as m
 from pliant.protocol import launching as t
 from pliant_lab.injection.audit.violation import Violation
@@ -24,6 +25,8 @@ LONGEST_S = 3600.0
 """Of virtual time: whatever is not over by then never will be."""
 REFUSALS = 2
 """So often may be lost what tells an agent that it is given up."""
+SPREADS_S = 0.2
+"""All above an agent know within this time where it has called."""
 CLOCK_S = 0.3
 """By so much the grace of an agent and that of its part of the tree may differ."""
 
@@ -91,6 +94,8 @@ class Forest:
         """Ranks whose link to the controller broke, and those that were told that it is over."""
         self.slow = False
         """One end of a link that broke took its time to notice."""
+        self.tardy: dict[int, float] = {}
+        """When ranks notice that took longer than the other end waits: they call elsewhere as that gives them up."""
         self.harmed: set[int] = set()
         """Ranks whose agents were killed, or lost a link by itself."""
         self.placed: set[int] = set()
@@ -236,6 +241,8 @@ class Forest:
             self.losses += 1
             self.harmed |= {one, other}
             self.slow |= late_s > 0.0
+            if late_s > TREE_HEAL_S - SPREADS_S:
+                self.tardy[other] = self.now + late_s
             self.without_controller |= {one, other} if 0 in (one, other) else set()
             self._part(one, other, "the connection broke", lost=True)
             self._part(other, one, "the connection broke", lost=True, late_s=late_s)
@@ -337,10 +344,11 @@ class Forest:
             self.landlord.added((started.node,))
 
     def _hangs(self, rank: int) -> bool:
-        """Whether links lead from it to the controller, all of whom have taken it up."""
+        """Whether links lead from it to the controller, all of whom have taken it up in time."""
         while rank:
             agent = self.agents.get(rank)
-            if agent is None or not agent.alive or rank in self.mute:
+            late = self.now - self.tardy.get(rank, -LONGEST_S) < SPREADS_S
+            if agent is None or not agent.alive or rank in self.mute or late:
                 return False
             parent = agent.branch.parent
             if (rank, parent) not in self._ends or self.agents[parent].branch.way(rank) != rank:

@@ -21,7 +21,7 @@ from harness import PROGRAMS, BatchRun, job, pliant, until
 from pliant.apgas.place.messages import Codec, Hello
 from pliant.apgas.runtime import Runtime
 from pliant.apgas.transport.keys import Keys
-from pliant.apgas.transport.sockets import Sockets
+from pliant.apgas.transport.sockets import END_S, Sockets
 from pliant.apgas.transport.threads import SystemThreads
 from pliant.core import records as r
 
@@ -67,6 +67,26 @@ def test_a_place_that_is_given_up_ends_with_an_error() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert (done.returncode, done.stdout) == (0, "ended 1\n"), done.stderr
+
+
+def test_places_that_die_at_the_end_are_not_waited_for() -> None:
+    """Neither one that was connected, nor one that has never been."""
+    code = (
+        "import os\n"
+        "from pliant.apgas import at, place, run\n"
+        "from pliant.apgas.runtime import current\n"
+        "def main():\n"
+        "    os.kill(at(place(1), os.getpid), 9)\n"
+        "    with current().monitor:\n"
+        "        current().machine.members.join({9: 'tcp://127.0.0.1:1'})\n"
+        "run(main, places=3)\n"
+    )
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - begun < END_S
 
 
 def test_a_place_that_stands_still_for_seconds_loses_nothing() -> None:

@@ -17,7 +17,7 @@ from pliant.apgas.place.membership import MOST_PLACES
 from pliant.apgas.place.messages import Hello
 from pliant.apgas.runtime import Runtime
 from pliant.apgas.transport.keys import Contact, Keys
-from pliant.apgas.transport.sockets import LAST_MS, Sockets
+from pliant.apgas.transport.sockets import Sockets
 from pliant.apgas.transport.threads import SystemThreads
 from pliant.job import environment
 from pliant.job.environment import Environment, deadline_s
@@ -92,7 +92,8 @@ def _alone(main: Callable[[], T], places: int, workers: int) -> T:
         return runtime.main(main)
     finally:
         runtime.stop_all()
-        sockets.close(LAST_MS)
+        sockets.await_ends()
+        sockets.close()
         others.end()
 
 
@@ -127,7 +128,8 @@ def _as_job(main: Callable[[], T], where: Environment, workers: int, bounds: Bou
         return value
     finally:
         runtime.stop_all()
-        sockets.close(LAST_MS)
+        sockets.await_ends()
+        sockets.close()
 
 
 def _gather(runtime: Runtime, places: Collection[int], limit_s: float) -> None:

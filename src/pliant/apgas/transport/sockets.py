@@ -30,8 +30,8 @@ from pliant.model.errors import PliantError
 
 LINGER_MS = 2000
 """How long what was sent last may take to leave."""
-LAST_MS = 10000
-"""The same at the end of the program: many places have to hear of it, and may not even be connected."""
+END_S = 10.0
+"""How long others may take to end, when the program has: they have to hear of it, and may not even be connected."""
 LAST_WORDS_S = 0.25
 """How long it may come behind the news that its sender has gone."""
 HEAR_MS = 10
@@ -41,6 +41,7 @@ SILENCE_MS = 30000
 is sent to it waits here and in the kernel."""
 _EVENT = struct.Struct("=H")
 """How the message of a socket's monitor begins; pyzmq's function for it brings asyncio, a third of a place's start."""
+_WHY = {zmq.EVENT_DISCONNECTED: "the connection broke", zmq.EVENT_CLOSED: "nobody listens there"}
 _REFUSED = (
     zmq.EVENT_HANDSHAKE_FAILED_AUTH,
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
@@ -101,6 +102,7 @@ class Sockets:
         self._watched: dict[Any, int] = {}
         self._new: list[tuple[Any, int]] = [(self._router.get_monitor_socket(sum(_REFUSED)), -1)]
         self._closing = False
+        self._ending = False
         self._linger_ms = LINGER_MS
         self._thread = threading.Thread(
             target=self._listen, name=f"place {runtime.here} sockets", daemon=True
@@ -147,6 +149,12 @@ class Sockets:
             self._new.append((None, place))
             self._tell.send(b"")
 
+    def await_ends(self, limit_s: float = END_S) -> None:
+        """All others were told to end: wait until they have closed their connections. None of them is lost by that."""
+        with self._runtime.monitor:
+            self._ending = True
+            self._runtime.monitor.wait_for(lambda: self._dealers.keys() <= self._broken, limit_s)
+
     def close(self, linger_ms: int = LINGER_MS) -> None:
         with self._runtime.monitor:
             if self._closing:
@@ -178,7 +186,7 @@ class Sockets:
         dealer.sndhwm = 0
         dealer.reconnect_ivl = -1
         self._beat(dealer)
-        self._new.append((dealer.get_monitor_socket(zmq.EVENT_DISCONNECTED | sum(_REFUSED)), place))
+        self._new.append((dealer.get_monitor_socket(sum(_WHY) | sum(_REFUSED)), place))
         self._tell.send(b"")
         dealer.connect(self._addresses[place])
         return dealer
@@ -253,10 +261,13 @@ class Sockets:
             self.refused += 1
         elif event != zmq.EVENT_MONITOR_STOPPED:
             poller.unregister(monitor)
-            why = "it refused the connection" if event in _REFUSED else "the connection broke"
-            self._broken.add(place)
+            with self._runtime.monitor:
+                self._broken.add(place)
+                self._runtime.monitor.notify_all()
+                if self._ending:
+                    return
             self._hear_out()
-            self._runtime.lost(place, why)
+            self._runtime.lost(place, _WHY.get(event, "it refused the connection"))
 
     def _hear_out(self) -> None:
         """Take in what a place has said last: that it leaves, say, or that all is over. It comes by another connection

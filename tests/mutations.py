@@ -141,22 +141,17 @@ def figures(outcomes: list[Outcome]) -> dict[str, object]:
     }  # fmt: skip
 
 
-def write(outcomes: list[Outcome], seed: int, worlds: int) -> None:
-    """docs/mutations.md: what survived, each with the reason that is known for it."""
+def write(outcomes: list[Outcome]) -> None:
+    """The table of docs/mutations.md anew: what survived, each with the reason that is known for it. What stands above
+    the table stays, and names the figures of the run."""
     survivors = [each.mutation for each in outcomes if not each.how]
-    caught = len(outcomes) - len(survivors)
     rows = [
         f"| `{each.place}` | `{each.shown}` | {REASONS.get(each.key, 'not explained yet')} |"
         for each in survivors
     ]
-    REPORT.write_text(
-        "# Is the world a real test?\n\n"
-        "`tests/mutations.py` changes one place of `core/`, `live/` or `protocol/` and runs `pliant bench world`. "
-        f"Of {len(outcomes)} changes drawn by seed {seed} (a negated condition, a deleted statement), {worlds} worlds "
-        f"at most have caught {caught}; the bar is {ENOUGH:.0%}. Made by `tests/mutations.py seeded --seed {seed} --count {len(outcomes)} "
-        f"--worlds {worlds} --write`; the reasons are in `tests/pure/mutations_told.py`.\n\n"
-        "## Those that survive\n\n| place | change | why |\n|---|---|---|\n" + "\n".join(rows) + "\n"
-    )
+    above, heading, _ = REPORT.read_text().partition("## Those that survive\n")
+    table = "\n| place | change | why |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+    REPORT.write_text(f"{above}{heading}{table}")
 
 
 def main() -> None:
@@ -179,7 +174,7 @@ def main() -> None:
         parser.error(f"--only {given.only}: there is no such mutation")
     outcomes = list(attempts(mutations, given.worlds, given.workers))
     if given.write and not fixed:
-        write(outcomes, given.seed, given.worlds)
+        write(outcomes)
     found = figures(outcomes)
     print(json.dumps(found) if given.json else f"{found['caught']} of {found['mutants']} caught")
     survived = [each for each in outcomes if not each.how and each.mutation.name not in HARMLESS]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import sys
+import termios
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
@@ -13,6 +17,7 @@ from pliant.job.negotiation import Situation
 from pliant.mpi.checks import Checks
 from pliant.mpi.snapshot import Snapshot
 
+NAP_S, DRAIN_S = 1e-3, 1.0
 NOBODY = "this rank cannot join a job: neither an agent nor a job that resizes itself has started it"
 
 
@@ -98,6 +103,7 @@ class NoResizer:
 def abort(text: str, code: int = 1) -> NoReturn:
     """Say why and end all ranks of this group: its peers may sit in MPI, where an exception cannot reach."""
     say(text)
+    drain(DRAIN_S)
     MPI.COMM_WORLD.Abort(code)
     raise SystemExit(code)  # never reached
 
@@ -107,3 +113,18 @@ def say(text: str) -> None:
     sys.stdout.flush()
     sys.stderr.write(f"pliant: {text}\n")
     sys.stderr.flush()
+
+
+def drain(limit_s: float) -> None:
+    """What this process has said is on its way: what mpiexec has not read when it is told to end all would be lost."""
+    until = time.perf_counter() + limit_s
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # it is closed, or no pipe
+            stream.flush()
+            while unread(stream.fileno()) and time.perf_counter() < until:
+                time.sleep(NAP_S)
+
+
+def unread(pipe: int) -> int:
+    """Bytes in it; OSError if this cannot be told."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)

@@ -18,7 +18,7 @@ from pliant.model.jobs import Bounds
 from pliant.model.words import count
 from pliant.mpi import abilities
 from pliant.mpi.bare import spawning
-from pliant.mpi.resizer import say
+from pliant.mpi.resizer import drain, say
 from pliant.mpi.team import Member, Team, assemble, barrier, broadcast, count_members, gather_all
 from pliant.mpi.wait import Wait
 from pliant.plan.change import WorldChange, grown, shrunk
@@ -243,7 +243,7 @@ def _end_all(rest: MPI.Intracomm, wait: Wait) -> None:
     """When the program has ended on all ranks of the job."""
     if rest.rank == 0:
         say("processes that were started for a resize, and called off, are there still: they are ended")
-    spawning.drain()
+    drain(spawning.END_S)
     barrier(rest, wait, "the others of the job to end", limited=False)
     if rest.rank == 0:
         spawning.end_job(0)

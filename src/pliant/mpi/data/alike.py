@@ -17,6 +17,8 @@ from pliant.model.errors import PliantError
 from pliant.mpi.errors import REMEDY
 from pliant.mpi.wait import Look, Wait
 
+LookMaker = Callable[[MPI.Intracomm, int, Callable[[], Iterable[int]]], Look | None]
+"""Makes the look of one call, of its communicator, its tag and the ranks whose messages are awaited. None: no look."""
 LOOK_S = 0.02
 """Between two looks. What is expected may come directly before what is not, so that two looks have to see the same."""
 
@@ -57,7 +59,7 @@ def compare(  # noqa: PLR0913, PLR0917 - what is compared, and how it is waited 
     mine: str,
     call: str,
     wait: Wait,
-    alike: Callable[[MPI.Intracomm, int, Callable[[], Iterable[int]]], Look | None],
+    alike: LookMaker,
 ) -> None:
     """PliantError on all ranks unless they all say the same of their ``call``; collective over ``comm``.
 
@@ -86,7 +88,7 @@ def _exchange(  # noqa: PLR0913, PLR0917 - as compare
     received: list[tuple[int, np.ndarray]],
     call: str,
     wait: Wait,
-    alike: Callable[[MPI.Intracomm, int, Callable[[], Iterable[int]]], Look | None],
+    alike: LookMaker,
 ) -> None:
     receives = [(rank, comm.Irecv(word, rank, tag)) for rank, word in received]
     requests = [request for _, request in receives] + [comm.Isend(word, rank, tag) for rank, word in sent]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,8 +9,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from pliant.mpi.data.alike import LookMaker
 from pliant.mpi.data.delivery import as_bytes
-from pliant.mpi.wait import Look, Wait
+from pliant.mpi.wait import Wait
 from pliant.plan.data.spreads import HaloMove, HaloMoves
 
 
@@ -57,7 +57,7 @@ class HaloExchange:
         comm: MPI.Intracomm,
         tag: int,
         wait: Wait,
-        alike: Callable[[MPI.Intracomm, int, Callable[[], Iterable[int]]], Look | None],
+        alike: LookMaker,
     ) -> None:
         self._name, self._wait, self._alike = name, wait, partial(alike, comm, tag)
         self._received = views.received

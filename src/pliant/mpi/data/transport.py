@@ -8,12 +8,13 @@ from mpi4py import MPI
 
 from pliant.job import environment
 from pliant.mpi.data.ahead import Ahead
+from pliant.mpi.data.alike import LookMaker
 from pliant.mpi.data.choice import MethodChoice, finish
 from pliant.mpi.data.delivery import TAGS_EACH, stage_of
 from pliant.mpi.data.movable import Movable, Parcels, Way, checked
 from pliant.mpi.data.pointwise import PointToPoint
 from pliant.mpi.data.verify import Sums
-from pliant.mpi.wait import Look, Wait
+from pliant.mpi.wait import Wait
 from pliant.plan.data.mapping import Mapping, among
 
 Hook = Callable[[Mapping, MPI.Intracomm], object]
@@ -103,7 +104,7 @@ def deliver(  # noqa: PLR0913, PLR0917 - what goes where, and how it is waited f
     move: Iterator[Parcels],
     wait: Wait,
     what: str,
-    alike: Callable[[MPI.Intracomm, int, Callable[[], Iterable[int]]], Look | None],
+    alike: LookMaker,
 ) -> None:
     """Carry out a move with its tag, point to point. The wait is not limited: a peer may be in user code; ``alike``
     looks meanwhile whether those whose messages are awaited are in the same call."""

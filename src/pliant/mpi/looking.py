@@ -88,7 +88,12 @@ def _held(variables: Iterable[tuple[str, Any]], names: Mapping[int, str]) -> Ite
 
 
 def _text(value: Any) -> str:
-    text = " ".join(repr(value.item() if isinstance(value, np.generic) else value).split())
+    if isinstance(value, np.ndarray):
+        # NumPy takes longer for a text of its own than a look at all variables.
+        shown = f"array({(value.reshape(-1)[:TEXT] if value.size > TEXT else value).tolist()!r})"
+    else:
+        shown = repr(value.item() if isinstance(value, np.generic) else value)
+    text = " ".join(shown.split())
     return text if len(text) <= TEXT else f"{text[: TEXT - 3]}..."
 
 

@@ -133,6 +133,7 @@ with mpi.malleable() as job:
 """
 
 
+@pytest.mark.long
 def test_a_rank_that_sleeps_takes_no_processor(tmp_path: Path) -> None:
     """For nearly two seconds; it has the rows of all then."""
     (tmp_path / "sleeps.py").write_text(SLEEPS)

@@ -148,6 +148,7 @@ def inhibited_steps(start: Start, flag: Path, seconds: float) -> list[r.AnyRecor
     return run.records()
 
 
+@pytest.mark.long
 def test_in_steps_an_offer_waits_for_the_end_of_the_period(start: Start, tmp_path: Path) -> None:
     records = inhibited_steps(start, tmp_path / "flag", 1.5)
     [began] = [each.at for each in records if isinstance(each, r.JobMalleable)]

@@ -66,6 +66,7 @@ def test_a_newcomer_that_crashes_costs_the_job_nothing(start: Start, tmp_path: P
     assert re.fullmatch(r"KeyError: 'newcomer'; rank 0 of group 1 on n\d exited with 1", causes[2]), causes
 
 
+@pytest.mark.long
 def test_a_newcomer_that_never_comes_costs_the_job_nothing(start: Start, tmp_path: Path) -> None:
     run = start(
         "nodes = 2\nresize_deadline_s = 2.0\ncooldown_s = 60",
@@ -194,6 +195,7 @@ def test_an_exception_in_the_program_shows_its_traceback(start: Start, tmp_path:
     assert "in <module>" in broken["error"]
 
 
+@pytest.mark.long
 def test_a_job_that_breaks_the_protocol_harms_nobody(start: Start) -> None:
     run = start(
         "nodes = 2",
@@ -205,6 +207,7 @@ def test_a_job_that_breaks_the_protocol_harms_nobody(start: Start) -> None:
     assert (jobs["good"]["state"], jobs["good"]["verified"]) == ("COMPLETED", True)
 
 
+@pytest.mark.long
 def test_a_job_is_ended_at_its_walltime_only_if_it_says_so(start: Start) -> None:
     run = start(
         "nodes = 2",

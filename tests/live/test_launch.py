@@ -190,6 +190,7 @@ def test_it_ends_with_its_reader_and_where_output_has_no_room(launched: Launched
     assert not launched.alive()
 
 
+@pytest.mark.long
 def test_a_reader_that_does_not_read_keeps_nobody(launched: Launched) -> None:
     process = launched.start("-N", "1", "--timeout", "1", "--", "yes")
     assert process.wait(PATIENCE_S) == 124
@@ -437,6 +438,7 @@ def test_whoever_has_called_and_not_spoken_keeps_nobody(
     asyncio.run(within())
 
 
+@pytest.mark.long
 def test_those_below_a_lost_agent_go_on(launched: Launched, tmp_path: Path) -> None:
     """With --survive: an inner agent of a chain dies, and what was below it calls the next one further up."""
     flag = tmp_path / "go"
@@ -462,6 +464,7 @@ def test_those_below_a_lost_agent_go_on(launched: Launched, tmp_path: Path) -> N
     until(lambda: not launched.alive(), "nothing is left")
 
 
+@pytest.mark.long
 def test_those_that_a_lost_agent_was_starting_are_started_anew(launched: Launched) -> None:
     """With --survive, in a chain: the first agent is lost when the second one begins to run."""
     process = launched.start("-N", "3", "--degree", "1", "--survive", "--json", "--", "sh", "-c", "echo here")

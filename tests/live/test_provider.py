@@ -122,6 +122,7 @@ def test_nodes_are_asked_for_by_their_slots_and_labels_and_listed(start: Start, 
     run.finish()
 
 
+@pytest.mark.long
 def test_a_job_whose_node_is_taken_back_is_queued_again(start: Start, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     run = start("nodes = 2\npolicy = 'easy'", until_told("first", "1", flag, requeue=True, outlast=True))

@@ -40,6 +40,7 @@ def test_a_lone_malleable_job_grows_to_what_is_free_and_its_result_is_right(
     assert job["resizes"][0]["blocked_s"] > 0
 
 
+@pytest.mark.long
 def test_a_job_shrinks_for_the_one_that_waits_and_grows_again(start: Start, tmp_path: Path) -> None:
     run = start(
         "nodes = 4\ncooldown_s = 0.1",

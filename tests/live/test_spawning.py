@@ -110,6 +110,7 @@ def test_a_job_goes_on_in_new_processes_alone(strategy: Strategy) -> None:
     check(run(asked, SURFACES["ucx"], LIMIT_S), asked.plan)
 
 
+@pytest.mark.long
 def test_ranks_of_a_world_that_cannot_end_sleep_until_all_of_it_can() -> None:
     asked = trial((2, 1, 0), (2, 1, 1), strategy=Strategy.DIFFUSIVE, leaves=((1, 2), (0,)))
     outcome = run(asked, SURFACES["ofi"], LIMIT_S)

@@ -135,6 +135,7 @@ def is_resize(number: int, record: r.ResizeDone) -> bool:
     return record.resize == number
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["total", pytest.param("own", marks=pytest.mark.long)])
 def test_under_the_scheduler_growth_and_migration_are_watched(start: Start, tmp_path: Path, how: str) -> None:
     flag, sizes = tmp_path / "flag", "{ min = 1, max = 3, preferred = 2 }"

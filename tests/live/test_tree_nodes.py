@@ -45,6 +45,7 @@ def agent_of(node: str, mark: str) -> int:
     raise AssertionError(f"{node} has no agent")
 
 
+@pytest.mark.long
 def test_nodes_come_and_go_and_are_lost_and_the_others_stay(mark: str, tmp_path: Path) -> None:
     """In a chain, so that what leaves or dies has others below it."""
 

@@ -91,6 +91,7 @@ def test_what_goes_wrong_in_one_rank_of_a_world_ends_the_job(start: Start) -> No
     assert "wait for them in MPI_Init" in jobs["leave"]["error"]
 
 
+@pytest.mark.long
 def test_a_node_that_is_lost_while_ranks_wait_in_mpi_init_ends_the_job(start: Start, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     run = start("nodes = 3", job("late", f"{PLAIN} {flag}", "3"), heat("next", "3", submit=0.1, work_s=1.0))

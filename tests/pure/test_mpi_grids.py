@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from test_mpi_data import run
 
 TELL = """
@@ -69,6 +70,7 @@ with mpi.malleable() as job:
 """
 
 
+@pytest.mark.long
 def test_ranks_stand_in_the_order_of_the_axes() -> None:
     code, _, errors = run(TURNED, 6)
     assert code == 0, errors
@@ -168,6 +170,7 @@ with mpi.malleable() as job:
 """
 
 
+@pytest.mark.long
 def test_a_resize_to_a_size_that_a_grid_cannot_have_is_undone() -> None:
     code, out, errors = run(NOT_SO, 3)
     assert code == 0, errors
@@ -188,6 +191,7 @@ with mpi.malleable() as job:
 """
 
 
+@pytest.mark.long
 def test_ranks_that_take_different_layouts_are_told_so() -> None:
     for what, said in (
         (

@@ -74,9 +74,12 @@ def test_a_terminal_gets_a_bar_that_makes_way(monkeypatch: pytest.MonkeyPatch) -
     heard = Heard()
     with Working("simulating", 4, "jobs", console=Console(file=heard, force_terminal=True)) as work:
         work.reach(2)
-        assert heard.something.wait(PATIENCE_S)
+        deadline = time.monotonic() + PATIENCE_S
+        while "2/4" not in heard.getvalue() and time.monotonic() < deadline:
+            heard.something.wait(0.01)
     assert "pliant:" not in heard.getvalue()
     assert "2/4" in heard.getvalue()
+    assert "0/100" not in heard.getvalue()
 
 
 def test_a_terminal_that_cannot_draw_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ class Working:
         words, unit = TextColumn("{task.description}"), TextColumn("{task.fields[unit]}")
         columns = (words, BarColumn(), MofNCompleteColumn(), unit, TimeRemainingColumn())
         with Progress(*columns, console=self._console or console(stderr=True), transient=True) as bar:
-            task, shown = bar.add_task("", unit=""), _Part("", None, "", 0.0)
+            task, shown = bar.add_task("", unit="", visible=False), _Part("", None, "", 0.0)
             while True:
                 if (part := self._part) != shown:
                     bar.reset(

@@ -154,6 +154,7 @@ def test_a_signal_while_the_run_makes_or_removes_its_directory_leaves_nothing(
     assert not run.leftovers("")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "says"), [("Endless", "did not decide within 0.5 s"), ("Failing", "nothing is left")]
 )

@@ -75,6 +75,7 @@ def ahead(how: str) -> str:
     return job("ahead", f"python {PROGRAMS / 'ahead.py'} {how}", SIZES)
 
 
+@pytest.mark.long
 def test_what_an_icheck_asks_comes_at_a_later_one(start: Start) -> None:
     ends = start(f"nodes = 4\n{KEEP}", ahead("both")).finish()["ahead"]
     steps, found, *seen = ends["result"].split()

@@ -221,6 +221,7 @@ def test_a_job_is_ended_at_its_walltime_only_if_it_says_so(start: Start) -> None
     assert (jobs["longer"]["state"], jobs["next"]["state"]) == ("COMPLETED", "COMPLETED")
 
 
+@pytest.mark.long
 def test_background_processes_do_not_outlive_their_job(start: Start) -> None:
     run = start(
         "nodes = 1",

@@ -296,6 +296,7 @@ def test_an_environment_that_is_too_large_is_refused(launched: Launched) -> None
     assert "is the most; the longest variable is LONGEST" in err
 
 
+@pytest.mark.long
 def test_what_agents_leave_that_are_killed_with_all_they_have_started_the_next_one_there_removes(
     launched: Launched, tmp_path: Path
 ) -> None:
@@ -337,6 +338,7 @@ entry.main()
 STARTED_SO = "import sys; sys.executable = {script!r}; from pliant.__main__ import main; main()"
 
 
+@pytest.mark.long
 def test_a_launch_goes_on_after_its_command_was_stopped(launched: Launched, tmp_path: Path) -> None:
     """For longer than agents bear the silence of any other: the program runs on, and its output waits."""
     script, flag = tmp_path / "agent", tmp_path / "go"

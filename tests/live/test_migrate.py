@@ -89,6 +89,7 @@ def test_newcomers_that_die_while_a_job_moves_leave_it_where_it_was(start: Start
     assert is_right(run.finish()["a"]["result"])
 
 
+@pytest.mark.long
 def test_a_node_that_is_asked_back_is_emptied(start: Start, tmp_path: Path) -> None:
     run = start(
         f"nodes = 3\n{KEEP}",

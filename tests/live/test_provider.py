@@ -86,6 +86,7 @@ def test_nodes_are_added_for_a_job_that_waits_and_given_back_when_they_are_free(
     assert told.index(r.JobEnded) < len(told) - told[::-1].index(r.NodesReturned)
 
 
+@pytest.mark.long
 def test_nodes_are_asked_for_by_their_slots_and_labels_and_listed(start: Start, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     labels = "labels = { gpu = 'n[2-3]', big = 'n3' }"

@@ -63,6 +63,7 @@ def test_a_file_is_read_from_its_beginning_also_by_both_runs_of_a_comparison(tmp
     assert [log.read_text() for log in logs] == ["all of it\n"] * 2
 
 
+@pytest.mark.long
 def test_a_terminal_is_left_alone(tmp_path: Path) -> None:
     """It may be that of a shell in whose background this runs."""
     ours, theirs = pty.openpty()

@@ -104,6 +104,7 @@ def test_what_is_too_long_for_an_agent_is_refused_and_comes_to_nobody(mark: str,
     asyncio.run(all_of_it())
 
 
+@pytest.mark.long
 def test_nodes_that_do_not_come_are_named_with_the_reasons(
     mark: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

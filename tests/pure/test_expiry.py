@@ -26,6 +26,7 @@ from pliant.model.jobs import Bounds, JobClass, JobSpec, JobState
 from pliant.model.limits import REQUEUES
 from pliant.model.nodes import NodeSet
 from pliant.policy.registry import make
+from pliant.protocol import messages as m
 
 SETTINGS = Settings(cooldown_s=0.0)
 UNTIL = 1000.0
@@ -187,6 +188,25 @@ def test_it_does_not_grow_onto_nodes_that_it_would_have_to_leave_at_once() -> No
     it.tell(LEAVES - 1.0, e.Hello(1), job_says.malleable(1, on=True))
     assert not it.kinds()
     assert it.core.state.free == 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        e.ResizeOrdered(1, 2),
+        e.ResizeOrdered(1, 0, node_set(0)),
+        e.RootSaid(1, m.Want(0, Bounds.exactly(2))),
+    ],
+    ids=["order to grow", "order to move", "request"],
+)
+def test_a_free_node_that_is_at_its_end_is_nobodys(asked: e.Event) -> None:
+    it = Told("easy", stay=1, expire=1)
+    it.submit(0.0, msgspec.structs.replace(malleable(1, 2), nodes=Bounds(1, 2, 1, 1)))
+    it.in_loop(1.0)
+    assert it.core.state.free == 1
+    it.tell(END, asked)
+    assert not it.kinds()
+    it.whole()
 
 
 def test_a_job_waits_in_vain_only_if_no_nodes_last_long_enough_for_it() -> None:

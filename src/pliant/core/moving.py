@@ -62,9 +62,9 @@ def objection(  # noqa: PLR0911 - each objection supposes that those before it f
     if not job.bounds.allows(job.size):
         has, may = count(job.size, "node"), job.bounds.describe()
         return f"{who} has {has}, and may have {may}: order it to one of these sizes"
-    if (missing := len(leave) - state.free) > 0:
+    if (missing := len(leave) - (free := placing.usable(state))) > 0:
         return (
-            f"{who} would move to {count(len(leave), 'other node')}, and {are(state.free)} free: "
+            f"{who} would move to {count(len(leave), 'other node')}, and {are(free)} free: "
             f"{missing} missing; name fewer with --leave, or add some with pliant nodes add {missing}"
         )
     return None

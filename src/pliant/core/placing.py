@@ -48,6 +48,11 @@ def best(state: State, most: int) -> int:
     return _lowest(classes, lasting.any(most))
 
 
+def usable(state: State) -> int:
+    """How many of the free nodes have not come to their end."""
+    return best(state, state.free).bit_count() if state.nodes.expiry else state.free
+
+
 def soonest(state: State, most: int, least: int) -> int:
     """Up to so many free nodes: those that expire soonest, and of those that stay the highest numbers, but for the
     ``least`` that are to be left of these."""

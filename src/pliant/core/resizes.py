@@ -62,8 +62,8 @@ class Resizes:
         if size == job.size and not leave:
             return f"job {number} has {count(size, 'node')} already"
         more = _arriving(job, size, leave.mask)
-        if more > state.free:
-            return f"job {number} would need {count(more, 'more node')}, and {are(state.free)} free"
+        if more > (free := placing.usable(state)):
+            return f"job {number} would need {count(more, 'more node')}, and {are(free)} free"
         if not leave <= NodeSet(job.nodes) or (more and leave and size != job.size):
             held, after = NodeSet(job.nodes), count(size, "node")
             return f"job {number} cannot give back {leave}: it holds {held} and goes to {after}"
@@ -100,7 +100,7 @@ class Resizes:
             self._ledger.record(r.JobWishes(self._state.now, job.id, kept))
         if job.resize is not None:
             return  # the offer that is under way is the answer
-        size = wish.goal(job.bounds, job.size, self._state.free)
+        size = wish.goal(job.bounds, job.size, placing.usable(self._state))
         too_soon = size > job.size and self._state.now < job.grow_from
         if too_soon or size == job.size or self.refusal(job.id, size, NodeSet()) is not None:
             self._ledger.commands.append(c.Stay(job.id))

@@ -6,6 +6,7 @@ All but a grid spread the rows of one axis. A rank may be left without rows: the
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -62,7 +63,30 @@ class BlockCyclic(NamedTuple):
         return Cycle(rows, at_least_one(parts), self.block)
 
 
-class Irregular:
+class _Listed(ABC):
+    """A layout by numbers: equal, and shown alike, where class, numbers, axis and halo are."""
+
+    axis: int
+    halo: int
+
+    @property
+    @abstractmethod
+    def _numbers(self) -> tuple[float, ...]: ...
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Listed) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return type(self), self._numbers, self.axis, self.halo
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_told(self._numbers)}, axis={self.axis}, halo={self.halo})"
+
+
+class Irregular(_Listed):
     """Consecutive parts of ``counts[0]``, ``counts[1]``, ... rows of ``axis``, one a rank.
 
     At another number of ranks the same curve is cut: where the counts say that the first tenth of the ranks has
@@ -97,20 +121,12 @@ class Irregular:
             at.append(before[whole] + (self.counts[whole] * rest // parts if rest else 0))
         return Cuts((*at, before[-1]))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Irregular) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, ...]:
-        return self.counts, self.axis, self.halo
-
-    def __repr__(self) -> str:
-        return f"Irregular({_told(self.counts)}, axis={self.axis}, halo={self.halo})"
+    @property
+    def _numbers(self) -> tuple[float, ...]:
+        return self.counts
 
 
-class Weighted:
+class Weighted(_Listed):
     """Consecutive parts of ``axis`` whose weights are as equal as its rows allow; each row has a weight of 0 or more.
 
     The weights have to be the same on all ranks, also on those that join later.
@@ -150,17 +166,9 @@ class Weighted:
             return found - 1
         return found
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Weighted) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, ...]:
-        return self.weights, self.axis, self.halo
-
-    def __repr__(self) -> str:
-        return f"Weighted({_told(self.weights)}, axis={self.axis}, halo={self.halo})"
+    @property
+    def _numbers(self) -> tuple[float, ...]:
+        return self.weights
 
 
 class Replicated(NamedTuple):

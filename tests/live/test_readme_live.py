@@ -39,5 +39,5 @@ def test_a_command_does_what_it_says(line: str, env: dict[str, str], tmp_path: P
     else:
         assert ran.stdout
     if "--compare" in line:
-        assert "better" in ran.stdout
+        assert "better" in ran.stdout, ran.stdout
         assert (top / "report.html").read_text().startswith("<!DOCTYPE html>")

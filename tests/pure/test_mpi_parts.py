@@ -18,7 +18,7 @@ from pliant.job.decisions import Action, Decision
 from pliant.job.errors import Stalled
 from pliant.model.jobs import Bounds
 from pliant.model.speedup import Amdahl
-from pliant.mpi.checks import MAX_LAG, better_lag
+from pliant.mpi.checks import APART_S, FIRST_S, MAX_LAG, better_lag, likely_cost
 from pliant.mpi.context import Context
 from pliant.mpi.loop import Loop
 from pliant.mpi.pace import Pace
@@ -39,8 +39,22 @@ def test_the_agreed_value_survives_its_8_bytes(action: Action, lag: int, resize:
 @given(st.floats(1e-7, 1e-2), st.floats(1e-7, 10.0))
 def test_checking_stays_cheap(cost_s: float, step_s: float) -> None:
     lag = better_lag(cost_s, step_s)
-    assert lag in {1, MAX_LAG} or cost_s <= 0.00125 * lag * step_s * (1 + 1e-9)
-    assert lag in {1, MAX_LAG} or cost_s >= 0.00125 * (lag - 1) * step_s * (1 - 1e-9)
+    assert lag == 1 or lag * step_s <= APART_S
+    assert lag in {1, MAX_LAG, int(APART_S / step_s)} or cost_s <= 0.00125 * lag * step_s * (1 + 1e-9)
+    assert lag == 1 or cost_s >= 0.00125 * (lag - 1) * step_s * (1 - 1e-9)
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=1), st.floats(5e-6, 1e-4))
+def test_an_interrupted_check_does_not_stretch_the_time_between_checks(
+    interrupted_s: list[float], cost_s: float
+) -> None:
+    estimate_s = 0.0
+    for measured_s in interrupted_s:  # each between two that are not
+        estimate_s = likely_cost(likely_cost(estimate_s, measured_s), cost_s)
+    assert estimate_s <= max(FIRST_S, 4 * cost_s) * (1 + 1e-9)
+    for _ in range(40):
+        estimate_s = likely_cost(estimate_s, 10 * cost_s)
+    assert estimate_s >= 0.9 * 10 * cost_s  # what each of them takes is believed
 
 
 def test_a_timetable_follows_the_model_and_forgets_blocked_time() -> None:

@@ -17,13 +17,29 @@ from pliant.mpi.wait import Wait
 MAX_LAG = 256
 COST_SHARE = 0.00125
 """The share of run time that checking may take; as much again is for what is around it, and for the other steps."""
+APART_S = 1.0
+"""The most time between two checks of more than one step: the scheduler waits for about two of them."""
+FIRST_S = 100e-6
+"""The most that the first check of an epoch is taken to cost."""
 
 
 def better_lag(cost_s: float, step_s: float) -> int:
-    """Steps between checks so that a check of ``cost_s`` takes under 0.125 % of steps of ``step_s``."""
+    """Steps between checks so that a check of ``cost_s`` takes under 0.125 % of steps of ``step_s``, unless they would
+    be more than a second apart."""
     if step_s <= 0:
         return MAX_LAG
-    return max(1, min(MAX_LAG, ceil(cost_s / (COST_SHARE * step_s))))
+    return max(1, min(MAX_LAG, ceil(cost_s / (COST_SHARE * step_s)), int(APART_S / step_s)))
+
+
+def likely_cost(before_s: float, measured_s: float) -> float:
+    """What a check costs, in seconds, after one more was measured; ``before_s`` is 0 at the first.
+
+    A check that other processes of the node interrupt measures milliseconds for microseconds. So a measurement raises
+    the estimate by a quarter at most.
+    """
+    if not before_s:
+        return min(measured_s, FIRST_S)
+    return min(0.75 * before_s + 0.25 * measured_s, 1.25 * before_s)
 
 
 class Checks:
@@ -65,13 +81,9 @@ class Checks:
         self.due, self.lag = step + lag, lag
 
     def _account(self, now: float) -> None:
-        """What a check costs, from reading to posting, and the lag that follows; only the root's counts.
-
-        One slow check must not stretch the lag, so each counts a quarter.
-        """
+        """What a check costs, from reading to posting, and the lag that follows; only the root's counts."""
         if self._read_at and self._posted_at:
-            cost_s = now - self._read_at
-            self._cost_s = 0.75 * self._cost_s + 0.25 * cost_s if self._cost_s else cost_s
+            self._cost_s = likely_cost(self._cost_s, now - self._read_at)
             self._better = better_lag(self._cost_s, (self._read_at - self._posted_at) / self.lag)
         self._posted_at = now
 

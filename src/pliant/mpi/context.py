@@ -174,9 +174,9 @@ class Context:
         most = [array.most_ranks for array in self.arrays.values()]
         return max(1, min((ranks_ // ranks for ranks_ in most if ranks_ is not None), default=MAX_NODES))
 
-    def snapshot(self, step: int, loop: LoopPlace, lag: int, should_s: float, paced_s: float) -> Snapshot:
+    def snapshot(self, step: int, loop: LoopPlace, should_s: float, paced_s: float) -> Snapshot:
         values = {name: replicated.value for name, replicated in self.values.items()}
-        return Snapshot(step, loop, lag, should_s, paced_s, self.model, values, self._forms())
+        return Snapshot(step, loop, should_s, paced_s, self.model, values, self._forms())
 
     def _forms(self) -> dict[str, ArrayForm]:
         arrays = [each for each in self.arrays.values() if isinstance(each, Array)]

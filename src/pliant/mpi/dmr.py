@@ -346,7 +346,7 @@ class Own:
         self._decision = Decision()
         before = context.joined("job.resize").own
         size, rank = before.size, before.rank
-        snapshot = context.snapshot(self._calls, LoopPlace(0, 0, ENDLESS), 1, 0.0, 0.0)
+        snapshot = context.snapshot(self._calls, LoopPlace(0, 0, ENDLESS), 0.0, 0.0)
         snapshot = snapshot._replace(seen=self._watch.before())
         resized = context.resizer.perform(decision, self._situation(), snapshot, steps=False)
         if context.released:

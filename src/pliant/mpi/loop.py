@@ -115,7 +115,6 @@ class Loop:
         self._context = context
         self.place = place if begin is None else begin.loop
         self.step = self.place.first if begin is None else begin.step
-        self._lag = begin.lag if begin else 1
         self.over = False
         self._pace = Pace(model, self.place.stop - self.place.first)
         self._wish: Bounds | None = None
@@ -150,6 +149,7 @@ class Loop:
         self._speaks = context.speaks
         self._looked = self.step, time.perf_counter()
         self._pace.begin(self.step, team.nodes, time.perf_counter())
+        self._lag = 1  # how long a step takes at this size is not known
         self._checks = context.resizer.checks(self.step, self._lag, open_step)
 
     def _go_on(self) -> None:
@@ -253,7 +253,7 @@ class Loop:
         self._resizing = True
         self._pace.end(self.step, time.perf_counter())
         totals = self._pace.totals
-        snapshot = context.snapshot(self.step, self.place, self._lag, totals.should_s, totals.paced_s)
+        snapshot = context.snapshot(self.step, self.place, totals.should_s, totals.paced_s)
         snapshot = snapshot._replace(seen=self._watch.before())
         resized = context.resizer.perform(decision, self._situation(), snapshot, steps=self._are_short())
         woken = context.resizer.woken()
@@ -283,7 +283,7 @@ class Loop:
 
     def _take_up(self, begin: Snapshot) -> None:
         """A rank that has slept goes on where the job is."""
-        self.step, self._lag = begin.step, begin.lag
+        self.step = begin.step
         self._pace.totals = Totals(begin.should_s, begin.paced_s)
 
     @property

@@ -25,7 +25,6 @@ class Snapshot(NamedTuple):
     step: int
     """Counted over all loops of the block."""
     loop: LoopPlace
-    lag: int
     should_s: float
     paced_s: float
     model: Model | None

@@ -25,7 +25,7 @@ check: setup
 # Side by side, as checkers use one processor each.
 .PHONY: pure types contracts
 pure:
-	PLIANT_EXAMPLES=$${PLIANT_EXAMPLES:-30} $(BIN)/python -m pytest -q -n auto -m "not long" tests/pure
+	PLIANT_EXAMPLES=$${PLIANT_EXAMPLES:-20} $(BIN)/python -m pytest -q -n auto -m "not long" tests/pure
 
 types:
 	$(BIN)/mypy

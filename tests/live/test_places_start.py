@@ -32,6 +32,10 @@ ELSEWHERE = "import os\nif 'PLIANT_PLACE' in os.environ: "
         ("os._exit(0)", "place(1) ended with exit code 0 before it came to run()"),
         ("os.kill(os.getpid(), 9)", "place(1) was ended by signal 9 before it came to run()"),
         ("import nothing_of_the_kind", "No module named 'nothing_of_the_kind'"),
+        (
+            "os.kill(os.getppid(), 9); os._exit(0)",
+            "the process that starts places was ended by signal 9",
+        ),
         ("import time; time.sleep(600)", "place(1) did not come within 2 s (PLIANT_DEADLINE)"),
     ],
 )
@@ -70,6 +74,41 @@ def test_places_begin_where_the_program_began_and_read_no_input(tmp_path: Path) 
     done = alone("program", cwd=tmp_path, given="input")
     assert done.stdout == "2\n", done.stderr
     assert len(list(tmp_path.iterdir())) == 3, "each place has begun where this one has"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["program.py", "-c"], ["-W", "error", "program.py"], ["-um", "program", "3"], ["-c", "{code}", "3"]],
+)
+def test_the_script_finds_at_each_place_what_it_finds_at_place_0(words: list[str], tmp_path: Path) -> None:
+    code = (
+        "import sys, warnings\n"
+        "from pliant.apgas import at, place, run\n"
+        "found = [__name__, sys.argv, sys.orig_argv[-2:], sys.path[:2], warnings.filters[0][:1], sys.flags[:]]\n"
+        "run(lambda: print(found == at(place(1), lambda: found), found), places=2)\n"
+    )
+    (tmp_path / "program.py").write_text(code)
+    done = alone(*[word.format(code=code) for word in words], cwd=tmp_path)
+    assert done.stdout.startswith("True ['__main__', "), done.stdout + done.stderr
+
+
+def test_a_program_that_a_task_starts_is_none_of_its_places() -> None:
+    inner = "from pliant.apgas import places, run; run(lambda: print(len(places())), places=2)"
+    outer = (
+        "import subprocess, sys\n"
+        "from pliant.apgas import at, place, run\n"
+        f"words = [sys.executable, '-c', {inner!r}]\n"
+        "run(lambda: print(at(place(1), lambda: subprocess.check_output(words))), places=3)\n"
+    )
+    done = alone("-c", outer)
+    assert done.stdout == f"{b'2' + bytes([10])!r}\n", done.stderr
+
+
+def test_the_trace_of_an_error_begins_in_the_script(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(f"{ELSEWHERE}open('/nowhere')\n{RUN}")
+    done = alone("program.py", cwd=tmp_path)
+    assert done.stderr.startswith("Traceback (most recent call last):\n")
+    assert done.stderr.splitlines()[1].endswith('program.py", line 2, in <module>')
 
 
 @pytest.mark.parametrize("words", [["-N", "2", "--kind", "places"], ["-N", "1:2"]])
@@ -113,9 +152,9 @@ def test_many_places_all_hear_of_the_end(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "32\n", "")
 
 
-def alone(script: str, *, given: str = "", **keys: Any) -> subprocess.CompletedProcess[str]:
+def alone(*words: str, given: str = "", **keys: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, script],
+        [sys.executable, *words],
         input=given,
         capture_output=True,
         text=True,

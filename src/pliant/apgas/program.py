@@ -79,13 +79,10 @@ def _alone(main: Callable[[], T], places: int, workers: int) -> T:
         return runtime.main(main)
     _write_whole_lines()
     sockets = runtime.transport = Sockets(runtime, Keys.make(), _host())
-    others = local.LocalPlaces(sockets.contact)
     try:
-        for number in range(1, places):
-            others.start(number)
+        others = local.LocalPlaces(sockets.contact, places)
         others.gather(runtime, deadline_s())
     except BaseException:
-        others.end(0.0)
         sockets.close(linger_ms=0)  # nobody is left to be told
         raise
     try:

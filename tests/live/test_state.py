@@ -172,3 +172,14 @@ def test_under_the_scheduler_arrays_of_other_names_fail_the_job(
     assert run.finish(1)["a"]["state"] == "FAILED"
     said = "".join(path.read_text() for path in run.out.glob("*.log"))
     assert "after the resize a is array 'b' before the resize, and array 'a' on those that joined" in said
+
+
+@pytest.mark.long
+def test_the_looks_of_a_resize_take_less_than_a_millisecond() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pliant_lab.measure.steps"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    found = re.search(r"looks a resize: ([\d.]+) ms", done.stdout)
+    assert found is not None, done.stdout + done.stderr
+    assert float(found[1]) < 1.0

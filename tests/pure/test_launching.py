@@ -21,6 +21,8 @@ from drawing import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pliant.launch.connection import Connection, Listener
+from pliant.launch.loop import EventLoop
 from pliant.launch.tree import links, pipes, shell
 from pliant.launch.tree.interfaces import InterfaceError, facing, listening_at
 from pliant.launch.tree.pipes import Spill
@@ -279,31 +281,24 @@ def test_what_is_spilled_has_a_limit_beyond_which_writers_wait(
 def listening(secret: str) -> Iterator[tuple[str, list[int | Exception]]]:
     """An end that accepts calls, in a thread."""
     heard: list[int | Exception] = []
-    ready, over, contact, loop = threading.Event(), asyncio.Event(), [""], asyncio.new_event_loop()
+    loop, server = EventLoop(), socket.create_server(("127.0.0.1", 0))
+    over, end = socket.socketpair()
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            heard.append(await links.accept(reader, writer, secret))
-        except Exception as error:  # noqa: BLE001 - it is looked at
-            heard.append(error)
-        writer.close()
+    def known(connection: Connection, rank: int, _rest: bytes) -> None:
+        heard.append(rank)
+        connection.close()
 
-    async def serve() -> None:
-        server = await asyncio.start_server(accept, "127.0.0.1", 0)
-        contact[0] = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        ready.set()
-        await over.wait()
-        server.close()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    listener = Listener(loop, server, lambda sock: links.Greeting(loop, sock, secret, known, heard.append))
+    loop.add_reader(over, loop.stop)
+    thread = threading.Thread(target=loop.run)
     thread.start()
-    assert ready.wait(10)
     try:
-        yield contact[0], heard
+        yield f"127.0.0.1:{server.getsockname()[1]}", heard
     finally:
-        loop.call_soon_threadsafe(over.set)
+        end.close()
         thread.join(10)
-        loop.close()
+        listener.close()
+        over.close()
 
 
 def until_heard(heard: list[int | Exception]) -> int | Exception:
@@ -342,7 +337,7 @@ def test_the_time_for_which_it_was_stopped_is_nobodys_silence(monkeypatch: pytes
 
     async def live() -> None:
         tree = TreeShell(Posting(Seat(0, ""), "", "run", "secret", "", Starting()), cast("House", None))
-        await tree.begin("127.0.0.1")
+        tree.begin(asyncio.get_running_loop(), "127.0.0.1")
         began = time.monotonic()
         tree.wait("soon", 0.5, lambda: called.append(time.monotonic() - began))
         await asyncio.sleep(0)
@@ -351,7 +346,7 @@ def test_the_time_for_which_it_was_stopped_is_nobodys_silence(monkeypatch: pytes
             while not called:  # noqa: ASYNC110 - time itself
                 await asyncio.sleep(0.01)
         stops.extend(tree.stops)
-        await tree.end()
+        await shell.end(tree)
 
     asyncio.run(live())
     assert called[0] > 1.3, "what was left of it comes after the stop"
@@ -363,16 +358,16 @@ def test_a_process_that_is_stopped_has_a_machine_that_answers() -> None:
     """Also when it can take no more."""
 
     async def live(sock: socket.socket) -> None:
-        reader, writer = await asyncio.open_connection(sock=sock)
-        link = links.TreeLink(0, reader, writer, 0.0)
+        connection = Connection(asyncio.get_running_loop(), sock, print, print)
+        link = links.TreeLink(0, connection, 0.0)
         assert link.answers(60.0)
         while not link.is_full:
-            writer.write(b"x" * (1 << 20))
-            await asyncio.sleep(0)
+            connection.write(b"x" * (1 << 20))
         async with asyncio.timeout(60):
             while not link.answers(0.0):  # noqa: ASYNC110 - the kernel's affair
                 await asyncio.sleep(0.01)
-        writer.transport.abort()
+        connection.unsent.clear()
+        connection.close()
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         stopped = subprocess.Popen([sys.executable, "-c", STOPPED.format(server.getsockname()[1])])
@@ -429,6 +424,9 @@ def test_an_agent_loads_little() -> None:
     absent = {
         "site",
         "_ssl",
+        "asyncio",
+        "subprocess",
+        "traceback",
         "_distutils_hack",
         "dataclasses",
         "json",

@@ -14,6 +14,7 @@ from contextlib import suppress
 import msgspec
 
 from pliant.daemon.typed import Typed
+from pliant.launch.tree import shell
 from pliant.launch.tree.posting import Posting, Starting
 from pliant.launch.tree.shell import TreeShell
 from pliant.live.fleet.channel import at_controller
@@ -132,7 +133,7 @@ class Launcher:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self._interrupted, number)
         threading.Thread(target=self._print, name="output", daemon=True).start()
-        await self._tree.begin(self._plan.listen)
+        self._tree.begin(self._loop, self._plan.listen)
         if self._plan.timeout_s:
             self._timers.append(self._loop.call_later(self._plan.timeout_s, self._timed_out))
         if self._plan.survive:
@@ -143,7 +144,7 @@ class Launcher:
         self._typed.end()
         for timer in [*self._timers, *([self._repeating] if self._repeating else [])]:
             timer.cancel()
-        await self._tree.end()
+        await shell.end(self._tree)
         self._phase("over")
         self._printing.put(None)
         with suppress(TimeoutError):

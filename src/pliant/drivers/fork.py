@@ -242,7 +242,7 @@ class ForkedNodes:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Somebody has come: an agent of this run, if it is the same user's and shows the secret."""
-        pid, uid = peer(writer)
+        pid, uid = peer(writer.get_extra_info("socket"))
         try:
             async with asyncio.timeout(AGENT_GRACE_S):
                 secret, hello = await reader.readline(), await reader.readline()

@@ -12,7 +12,7 @@ import msgspec
 from pliant.drivers import Event, Tell
 from pliant.drivers.kept import kept_secret
 from pliant.launch.agent import SECRET
-from pliant.launch.tree import kept
+from pliant.launch.tree import kept, shell
 from pliant.launch.tree.interfaces import controller_at
 from pliant.launch.tree.posting import Posting, Starting
 from pliant.launch.tree.shell import TreeShell
@@ -97,7 +97,9 @@ class TreeNodes:
         resumed = self._kept.resumed() if self._resumed else None
         self._begun = True
         try:
-            contact = await self._tree.begin(listen, port=self._kept.port if resumed else 0, resumed=resumed)
+            contact = self._tree.begin(
+                asyncio.get_running_loop(), listen, port=self._kept.port if resumed else 0, resumed=resumed
+            )
         except OSError as error:
             raise PliantError(f"nobody can be reached from {listen}: {error.strerror or error}") from error
         self._keep(msgspec.structs.replace(self._kept, contact=contact))
@@ -138,7 +140,7 @@ class TreeNodes:
             timer.cancel()
         if self._begun:
             self._tree.happened(b.Finish())
-            await self._tree.end()
+            await shell.end(self._tree)
         if self._path is not None:
             for path in (self._path, self._path.with_name(SECRET)):
                 path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The agent: one process a node. What is decided, `live/node/life.py` decides; this is the asyncio shell around
+"""The agent: one process a node. What is decided, `live/node/life.py` decides; this is the shell around
 it, which turns descriptors, signals and timers into inputs, and carries out what is asked.
 
     python -m pliant.launch.agent --node n0 --slots 1 --run ID --link FD --runtime DIR
@@ -12,7 +12,6 @@ plays again. It holds the tokens of the run's sessions and the environment of it
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -20,13 +19,15 @@ import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pliant import recorder
-from pliant.launch import CONTROL, pmix, processes, reading, shm
+from pliant.launch import CONTROL, pmix, processes, shm
+from pliant.launch.connection import Connection, Listener
 from pliant.launch.descriptors import open_standard
+from pliant.launch.loop import EventLoop, Timer
 from pliant.launch.starter import ExecStarter, Starter, StartError, Streams, write_secret
 from pliant.live.node import messages as n
 from pliant.live.node import recording
@@ -44,6 +45,7 @@ AGENTS = "agents.sock"
 SECRET = "secret"  # noqa: S105 - the name of a file
 """In the run's directory: the run's secret, which these agents show first."""
 DIAL_S = 0.1
+BACKLOG = 1024
 
 Rank = tuple[int, int, int]
 """Job, group and number."""
@@ -64,37 +66,47 @@ class AgentShell:
         self._queue: deque[tuple[n.AnyInput, ...]] = deque()
         self._busy = False
         self._failed = False
-        self._link: asyncio.StreamWriter | None = None
+        self._loop = EventLoop()
+        self._link: Connection | None = None
         self._dials = dials
-        self._left: asyncio.Future[bool] | None = None
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._left: bool | None = None
+        """Whether it has left as an orphan; None before."""
+        self._error: BaseException | None = None
+        self._timers: dict[str, Timer] = {}
         self._connections: dict[Rank, socket.socket] = {}
         self._unsent: dict[Rank, bytearray] = {}
         self._warm: dict[int, WarmProcess] = {}
-        self._sessions: dict[int, asyncio.StreamWriter] = {}
+        self._sessions: dict[int, Connection] = {}
         self._last_session = 0
 
-    async def serve(self, link: socket.socket) -> None:
+    def serve(self, link: socket.socket) -> None:
         """Work until the machine leaves, over ``link`` at first."""
-        loop = asyncio.get_running_loop()
-        self._left = loop.create_future()
+        loop = self._loop
         processes.adopt_orphans()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._happened, n.StopAsked())
-        reader, self._link = await reading.over(link)
+        self._stand(link)
+        door = socket.socket(socket.AF_UNIX)
+        if Path(self._home.socket).is_socket():
+            Path(self._home.socket).unlink()  # of an agent that was killed
         try:
-            server = await reading.serve_unix(self._connected, self._home.socket)
+            door.bind(self._home.socket)
         except FileNotFoundError:
             return  # the run has ended, and with it its directory: before we have made anything
+        door.listen(BACKLOG)
+        listener = Listener(loop, door, self._connected)
         self._move_in()
         self._happened(n.Began())
-        self._spawn(self._listen(reader))
-        orphaned = await self._left
-        server.close()
-        for task in self._tasks:
-            task.cancel()
-        self._clean_up(orphaned=orphaned)
+        loop.run()
+        listener.close()
+        if self._error is not None:
+            raise self._error
+        self._clean_up(orphaned=bool(self._left))
+
+    def _leave(self, *, orphaned: bool = False, error: BaseException | None = None) -> None:
+        if self._left is None:
+            self._left, self._error = orphaned, error
+            self._loop.stop()
 
     def _move_in(self) -> None:
         Path(self._home.shm).mkdir(mode=0o700, exist_ok=True)
@@ -124,7 +136,7 @@ class AgentShell:
             self._busy = False
 
     def _step(self, inputs: tuple[n.AnyInput, ...]) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         try:
             outputs = self._life.handle(inputs, now)
             if self._recorder.on:
@@ -140,15 +152,15 @@ class AgentShell:
         if not self._failed:
             self._failed = True
             self._queue.append((n.StopAsked(repr(error)),))
-        elif self._left is not None and not self._left.done():
-            self._left.set_exception(error)
+        else:
+            self._leave(error=error)
 
     def _carry_out(self, output: n.AnyOutput) -> None:  # noqa: C901, PLR0912 - a table: a case for each output
         match output:
             case n.Tell():
                 self._tell(output)
             case n.Connect() if self._dials:
-                self._spawn(self._connect())
+                self._dial()
             case n.Say():
                 with contextlib.suppress(OSError):  # nobody may read it any more
                     sys.stderr.write(f"agent {self._home.node}: {output.text}\n")
@@ -166,11 +178,12 @@ class AgentShell:
             case n.SayToRank():
                 self._say_to_rank(output)
             case n.SayToSession():
-                if (writer := self._sessions.get(output.session)) is not None:
-                    writer.write(output.data)
+                if (session := self._sessions.get(output.session)) is not None:
+                    session.write(output.data)
             case n.CloseSession():
-                if (writer := self._sessions.pop(output.session, None)) is not None:
-                    writer.close()
+                if (session := self._sessions.pop(output.session, None)) is not None:
+                    session.close()
+                    self._loop.call_soon(self._happened, n.SessionClosed(output.session))
             case n.Scan():
                 self._scan(output)
             case n.ClearFiles():
@@ -186,11 +199,10 @@ class AgentShell:
             case n.CancelTimer():
                 self._cancel(output.key)
             case n.Leave():
-                if self._left is not None and not self._left.done():
-                    self._left.set_result(output.orphaned)
+                self._leave(orphaned=output.orphaned)
 
     def _tell(self, output: n.Tell) -> None:
-        if self._link is not None and not self._link.is_closing():
+        if self._link is not None:
             message = codec.raw(output.message)
             line = m.From(self._home.node, message, output.number, output.after, output.obeyed)
             self._link.write(codec.encode(line))
@@ -202,8 +214,7 @@ class AgentShell:
 
     def _set_timer(self, timer: n.SetTimer) -> None:
         self._cancel(timer.key)
-        loop = asyncio.get_running_loop()
-        self._timers[timer.key] = loop.call_later(timer.seconds, self._fired, timer.key)
+        self._timers[timer.key] = self._loop.call_later(timer.seconds, self._fired, timer.key)
 
     def _cancel(self, key: str) -> None:
         if (timer := self._timers.pop(key, None)) is not None:
@@ -213,43 +224,34 @@ class AgentShell:
         del self._timers[key]
         self._happened(n.TimerFired(key))
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
+    def _stand(self, link: socket.socket) -> None:
+        """The link is this one now."""
+        if self._link is not None:
+            self._link.close()
+        self._link = Connection(self._loop, link, lambda data: self._happened(n.LinkSaid(data)), self._cut)
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._defect(error)
-            self._happened()
-
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(65536):
-                self._happened(n.LinkSaid(data))
+    def _cut(self, _why: str) -> None:
         self._happened(n.LinkLost())
         if self._home.orphan_grace and not self._dials:
             self._happened(n.StopAsked("its node's part of the launch tree has ended"))
 
-    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A link to the controller, tried until there is one."""
-        runtime = Path(self._home.runtime)
-        while True:
-            with contextlib.suppress(OSError):
-                reader, writer = await reading.unix(runtime / AGENTS)
-                if peer(writer)[1] == self._home.uid:
-                    writer.write((runtime / SECRET).read_bytes() + b"\n")
-                    return reader, writer
-                writer.close()
-            await asyncio.sleep(DIAL_S)
-
-    async def _connect(self) -> None:
-        if self._link is not None:
-            self._link.close()
-        reader, self._link = await self._dial()
-        self._happened(n.LinkMade())
-        await self._listen(reader)
+    def _dial(self) -> None:
+        """Make a link to the controller; where there is none, try again soon."""
+        runtime, link = Path(self._home.runtime), socket.socket(socket.AF_UNIX)
+        try:
+            link.setblocking(False)
+            link.connect(str(runtime / AGENTS))
+            if peer(link)[1] == self._home.uid:
+                secret = (runtime / SECRET).read_bytes()
+                self._stand(link)
+                if self._link is not None:
+                    self._link.write(secret + b"\n")
+                self._happened(n.LinkMade())
+                return
+        except OSError:
+            pass
+        link.close()
+        self._loop.call_later(DIAL_S, self._dial)
 
     # ---- ranks ---------------------------------------------------------------------------------------
 
@@ -289,7 +291,7 @@ class AgentShell:
             rank = (order.job, order.group, order.rank)
             ours.setblocking(False)
             self._connections[rank] = ours
-            asyncio.get_running_loop().add_reader(ours, self._read_rank, rank, ours)
+            self._loop.add_reader(ours, self._read_rank, rank, ours)
         self._happened(n.Spawned(order.job, order.group, order.rank, pid, forked > 0))
 
     def _fork(self, order: n.Spawn, env: dict[str, str], streams: Streams, pmi: socket.socket | None) -> int:
@@ -314,7 +316,7 @@ class AgentShell:
             self._happened(n.HelperFailed(order.name))
             return
         self._warm[warm.pid] = warm
-        asyncio.get_running_loop().add_reader(warm.orders, self._read_helper, warm)
+        self._loop.add_reader(warm.orders, self._read_helper, warm)
         self._happened(n.HelperStarted(warm.pid, order.name))
 
     def _read_helper(self, warm: WarmProcess) -> None:
@@ -328,7 +330,7 @@ class AgentShell:
         if said:
             self._happened(n.HelperReady(warm.pid))
             return
-        asyncio.get_running_loop().remove_reader(warm.orders)
+        self._loop.remove_reader(warm.orders)
         warm.close()
         del self._warm[warm.pid]
 
@@ -343,7 +345,7 @@ class AgentShell:
         if data:
             self._happened(n.RankSaid(*rank, data))
             return True
-        asyncio.get_running_loop().remove_reader(connection)
+        self._loop.remove_reader(connection)
         if self._connections.get(rank) is connection:
             self._stop_sending(rank, connection)
         connection.close()
@@ -360,7 +362,7 @@ class AgentShell:
             unsent += output.data
             return
         self._unsent[rank] = bytearray(output.data)
-        asyncio.get_running_loop().add_writer(connection, self._send, rank, connection)
+        self._loop.add_writer(connection, self._send, rank, connection)
         self._send(rank, connection)
 
     def _send(self, rank: Rank, connection: socket.socket) -> None:
@@ -377,7 +379,7 @@ class AgentShell:
 
     def _stop_sending(self, rank: Rank, connection: socket.socket) -> None:
         if self._unsent.pop(rank, None) is not None:
-            asyncio.get_running_loop().remove_writer(connection)
+            self._loop.remove_writer(connection)
 
     def _reap(self) -> None:
         """Collect every ended child: ranks, helpers, and orphans that were adopted."""
@@ -395,18 +397,20 @@ class AgentShell:
 
     # ---- sessions ------------------------------------------------------------------------------------
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _connected(self, sock: socket.socket) -> None:
         self._last_session += 1
-        self._sessions[self._last_session] = writer
-        self._spawn(self._session(self._last_session, reader, writer))
+        number, uid = self._last_session, peer(sock)[1]
+        self._sessions[number] = Connection(
+            self._loop,
+            sock,
+            lambda data: self._happened(n.SessionSaid(number, data)),
+            partial(self._closed, number),
+        )
+        self._happened(n.SessionOpened(number, uid))
 
-    async def _session(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            self._happened(n.SessionOpened(number, peer(writer)[1]))
-            while data := await reader.read(65536):
-                self._happened(n.SessionSaid(number, data))
-        self._sessions.pop(number, None)
-        writer.close()
+    def _closed(self, number: int, _why: str) -> None:
+        if (session := self._sessions.pop(number, None)) is not None:
+            session.close()
         self._happened(n.SessionClosed(number))
 
 
@@ -416,9 +420,8 @@ def _environment(order: n.Spawn | n.StartHelper) -> dict[str, str]:
     return order.defaults | own | order.env
 
 
-def peer(writer: asyncio.StreamWriter) -> tuple[int, int]:
+def peer(end: socket.socket) -> tuple[int, int]:
     """The process and the user at the other end of a Unix socket."""
-    end: socket.socket = writer.get_extra_info("socket")
     pid, uid, _ = struct.unpack(
         "3i", end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     )
@@ -456,7 +459,7 @@ def main() -> None:
         programs={"pmix": pmix.command()},
     )
     agent = AgentShell(home, ExecStarter(), recorder.directory())
-    asyncio.run(agent.serve(link))
+    agent.serve(link)
 
 
 if __name__ == "__main__":

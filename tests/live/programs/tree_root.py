@@ -22,7 +22,7 @@ from pliant.launch.tree import kept as keeping
 from pliant.launch.tree.interfaces import controller_at
 from pliant.launch.tree.kept import KeptRoot
 from pliant.launch.tree.posting import Posting, Starting
-from pliant.launch.tree.shell import TreeShell
+from pliant.launch.tree.shell import TreeShell, end
 from pliant.live.tree import messages as b
 from pliant.model.world import MpiWorld
 from pliant.protocol import codec
@@ -48,16 +48,20 @@ class Root:
 
     async def serve(self) -> None:
         if self.kept.contact:
-            await self.tree.begin(self.kept.host, port=self.kept.port, resumed=self.kept.resumed())
+            self.tree.begin(
+                asyncio.get_running_loop(), self.kept.host, port=self.kept.port, resumed=self.kept.resumed()
+            )
         else:
             interface = os.environ.get("PLIANT_TEST_INTERFACE", "")
-            contact = await self.tree.begin(controller_at(self.nodes[0], interface, self.starting))
+            contact = self.tree.begin(
+                asyncio.get_running_loop(), controller_at(self.nodes[0], interface, self.starting)
+            )
             self.keep(KeptRoot.opened(contact, self.kept.secret, self.kept.tree, self.nodes))
             self.tree.happened(b.Opened(self.nodes))
         print_json(event="begun", ranks=self.kept.nodes)
         asyncio.get_running_loop().add_reader(0, self.read)
         await self.over
-        await self.tree.end()
+        await end(self.tree)
         self.path.unlink()
 
     def keep(self, kept: KeptRoot) -> None:

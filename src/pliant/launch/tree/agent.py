@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -15,6 +14,8 @@ import msgspec
 from pliant import recorder
 from pliant.launch import pmix, processes, shm
 from pliant.launch.agent import AgentShell
+from pliant.launch.connection import CLOSED, Connection
+from pliant.launch.loop import EventLoop, Timer
 from pliant.launch.starter import ExecStarter
 from pliant.launch.tree.pipes import Pipes, Spill
 from pliant.launch.tree.posting import Posting
@@ -42,6 +43,8 @@ YOUNG_S = 10.0
 """A directory so young may belong to an agent that does not listen yet."""
 
 
+END_LOOK_S = 5e-3
+"""How often it is looked whether the node's agent has ended."""
 SOCKET = "agent.sock"
 
 
@@ -126,7 +129,7 @@ def home(posting: Posting) -> Home:
 def serve_node(posting: Posting, link: socket.socket, tree: int) -> None:
     """Be the node's agent, over ``link`` to process ``tree``, until it is told to go or the link ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asyncio.run(AgentShell(home(posting), ExecStarter(), recorder.directory(), dials=False).serve(link))
+    AgentShell(home(posting), ExecStarter(), recorder.directory(), dials=False).serve(link)
     if os.getppid() != tree:  # it was killed, and what it had made is left to us
         shm.remove(_pipes(posting))
         shm.remove(runtime(posting))
@@ -139,10 +142,14 @@ class NodeHouse:
     def __init__(self, posting: Posting, pid: int, link: socket.socket) -> None:
         self._posting = posting
         self._pid = pid
-        self._socket = link
+        self._loop = EventLoop()
         self._tree = TreeShell(posting, self)
-        self._left: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._writer: asyncio.StreamWriter | None = None
+        self._is_leaving = self._has_hung_up = self._has_gone = False
+        self._link = Connection(self._loop, link, self._listen, self._hung_up)
+        self._lines, self._envelopes = codec.Lines(codec.MAX_LINE + codec.WRAPPING), codec.from_nodes()
+        self._silence: Timer | None = None
+        self._stopping: Timer | None = None
+        """For the node's agent to end, when it has been told to."""
         self._pipes: Pipes | None = None
         self._spill = Spill()
         self._running = 0
@@ -157,27 +164,45 @@ class NodeHouse:
         self._for_all: codec.Decoder[t.ForAll] = codec.Decoder(t.ForAll)
         self._inputs: codec.Decoder[t.Input] = codec.Decoder(t.Input)
         self._tags: codec.Decoder[_Tagged] = codec.Decoder(_Tagged)
-        self._again: asyncio.TimerHandle | None = None
+        self._again: Timer | None = None
         self._has_ended = False
         self._why = "the node's agent has ended"
         """Why the node leaves the tree when that has happened."""
 
-    async def serve(self, host: str, parent: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
+    def serve(self, host: str, parent: socket.socket) -> None:
+        """Until the node has left the tree, and nothing of it is left."""
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.leave, "it was told to end")
+            self._loop.add_signal_handler(number, self.leave, "it was told to end")
         processes.adopt_orphans()
-        reader, self._writer = await asyncio.open_connection(sock=self._socket)
-        await self._tree.begin(host, parent)
-        listening = asyncio.ensure_future(self._listen(reader))
+        self._tree.begin(self._loop, host, parent)
+        self._listen(b"")
         self._repeat()
         with suppress(OSError):
             sweep_dead(self._posting)
-        await self._left
+        self._loop.run()
+
+    def leave(self, why: str) -> None:
+        """Have the node's agent end, then go."""
+        del why  # who has to know it knows it
+        if self._is_leaving:
+            return
+        self._is_leaving = True
         if self._again is not None:
             self._again.cancel()
-        self._writer.write(codec.encode(m.To((self._posting.node,), codec.raw(m.Shutdown()))))
-        await asyncio.wait([listening], timeout=AGENT_STOP_S + AGENT_EXIT_S)
+        self._write(m.To((self._posting.node,), codec.raw(m.Shutdown())))
+        if self._has_ended:
+            self._loop.call_soon(self._go)
+        else:
+            self._stopping = self._loop.call_later(AGENT_STOP_S + AGENT_EXIT_S, self._go)
+
+    def _go(self) -> None:
+        """What the node's agent has left is ended and removed."""
+        if self._has_gone:
+            return
+        self._has_gone = self._has_hung_up = True
+        for timer in (self._silence, self._stopping):
+            if timer is not None:
+                timer.cancel()
         if not self._has_ended:
             self._bury()
         if self._pipes is not None:
@@ -187,18 +212,22 @@ class NodeHouse:
             runtime(self._posting)
         )  # who ends without a controller leaves tokens, for which nobody will ask
         _leave_no_folder(self._posting)
-        await self._tree.end()
+        self._tree.end(self._loop.stop)
 
-    async def _ended_well(self) -> bool:
-        """Whether the node's agent has ended in good order: it has seen then that nothing is left here."""
-        until = asyncio.get_running_loop().time() + AGENT_EXIT_S
-        while asyncio.get_running_loop().time() < until:
-            pid, status = os.waitpid(self._pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
-            if pid:
-                self._has_ended = True
-                return status == 0
-            await asyncio.sleep(0.005)  # it has hung up, and is about to end
-        return False
+    def _look_for_end(self, until: float) -> None:
+        """The node's agent has hung up, and is about to end. In good order it has seen that nothing is left here."""
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if not pid and self._loop.time() < until:
+            self._loop.call_later(END_LOOK_S, self._look_for_end, until)
+            return
+        self._has_ended = bool(pid)
+        if not pid or status:
+            self._bury()
+        if self._is_leaving:
+            self._go()
+            return
+        self._loop.call_later(TREE_DEPART_S, self.leave, self._why)
+        self._tree.happened(b.Depart(self._why))
 
     def _bury(self) -> None:
         """End what the node's agent has left, if it did not end in time or was killed."""
@@ -221,32 +250,36 @@ class NodeHouse:
 
     # ---- the node's agent ----------------------------------------------------------------------------------
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        lines, envelopes = codec.Lines(codec.MAX_LINE + codec.WRAPPING), codec.from_nodes()
+    def _listen(self, data: bytes) -> None:
+        if self._silence is not None:
+            self._silence.cancel()
+        self._silence = self._loop.call_later(AGENT_SILENCE_S, self._is_silent)
         try:
-            while data := await self._next(reader):
-                for line in lines.feed(data):
-                    self._hears(envelopes.decode(line))
-        except TimeoutError:
-            self._why = f"the node's agent was silent for {AGENT_SILENCE_S + AGENT_GRACE_S:g} s"
-        except (OSError, ProtocolError) as error:
-            self._why = f"the node's agent: {error}"
-        if not await self._ended_well():
-            self._bury()
-        if not self._left.done():
-            asyncio.get_running_loop().call_later(TREE_DEPART_S, self.leave, self._why)
-        self._tree.happened(b.Depart(self._why))
+            for line in self._lines.feed(data):
+                self._hears(self._envelopes.decode(line))
+        except ProtocolError as error:
+            self._hung_up(str(error))
 
-    @staticmethod
-    async def _next(reader: asyncio.StreamReader) -> bytes:
-        with suppress(TimeoutError):
-            return await asyncio.wait_for(reader.read(1 << 18), AGENT_SILENCE_S)
-        return await asyncio.wait_for(reader.read(1 << 18), AGENT_GRACE_S)
+    def _is_silent(self) -> None:
+        """This process may have been stopped itself: then there is something to be read now."""
+        why = f"silent for {AGENT_SILENCE_S + AGENT_GRACE_S:g} s"
+        self._silence = self._loop.call_later(AGENT_GRACE_S, self._hung_up, why)
+
+    def _hung_up(self, why: str) -> None:
+        """Nothing will be heard of the node's agent any more."""
+        if self._has_hung_up:
+            return
+        self._has_hung_up = True
+        if self._silence is not None:
+            self._silence.cancel()
+        if why != CLOSED:
+            self._why = f"the node's agent: {why}"
+        self._look_for_end(self._loop.time() + AGENT_EXIT_S)
 
     def _give_back(self) -> None:
         """The agent is told to go: then this leaves the tree."""
         self._why = GIVEN_BACK
-        asyncio.get_running_loop().call_later(AGENT_STOP_S, self._kill)
+        self._loop.call_later(AGENT_STOP_S, self._kill)
 
     def _hears(self, envelope: m.From) -> None:
         """Of the node's agent. What concerns a launch is answered here: the channel to the controller has more ends."""
@@ -314,7 +347,7 @@ class NodeHouse:
         if self._posting.seat.survive:
             if self._again is not None:
                 self._tree.happened(*map(b.Say, self._channel.again()))
-            self._again = asyncio.get_running_loop().call_later(CHANNEL_AGAIN_S, self._repeat)
+            self._again = self._loop.call_later(CHANNEL_AGAIN_S, self._repeat)
 
     # ---- the tree ------------------------------------------------------------------------------------------
 
@@ -344,7 +377,7 @@ class NodeHouse:
             return
         self._running = len(start.world.ranks) if is_world else 0
         try:
-            self._pipes = Pipes(folder, start.world.ranks, launch.stdin, self._put, self._read)
+            self._pipes = Pipes(self._loop, folder, start.world.ranks, launch.stdin, self._put, self._read)
         except OSError as error:
             shm.remove(folder)
             self._tell(codec.raw(m.StartFailed(JOB, number, str(error), 126)))
@@ -356,8 +389,7 @@ class NodeHouse:
         self._write(m.To((self._posting.node,), message))
 
     def _write(self, envelope: m.To) -> None:
-        if self._writer is not None:
-            self._writer.write(codec.encode(envelope))
+        self._link.write(codec.encode(envelope))
 
     def local(self, envelope: b.Local) -> None:
         number, after, message = envelope.envelope.id, envelope.envelope.after, envelope.envelope.message
@@ -368,7 +400,7 @@ class NodeHouse:
             return
         if number and not self._owes:
             self._owes = True
-            asyncio.get_running_loop().call_soon(self._answer)
+            self._loop.call_soon(self._answer)
         if self._channel.came(number, after, message):
             self._take(message)
         self._pour()
@@ -401,7 +433,3 @@ class NodeHouse:
 
     def phase(self, number: int) -> None:
         self._phases[number] = time.time()
-
-    def leave(self, why: str) -> None:
-        if not self._left.done():
-            self._left.set_result(why)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
@@ -39,7 +37,7 @@ def main(told: int = -1) -> None:
         os.environ.setdefault("PLIANT_PLACE_HOST", host)
         _end_after(lambda: serve_node(mine, theirs, tree))
     theirs.close()
-    _end_after(lambda: asyncio.run(_serve(mine, pid, ours, host, parent)))
+    _end_after(lambda: NodeHouse(mine, pid, ours).serve(host, parent))
 
 
 def _go_on(told: int) -> None:
@@ -54,16 +52,14 @@ def _go_on(told: int) -> None:
     os.close(told)
 
 
-async def _serve(mine: Posting, pid: int, link: socket.socket, host: str, parent: socket.socket) -> None:
-    await NodeHouse(mine, pid, link).serve(host, parent)
-
-
 def _end_after(work: Callable[[], None]) -> NoReturn:
     """End without taking the interpreter apart, which would take a quarter of the processor time of an agent's life."""
     try:
         work()
         code = 0
     except BaseException:  # noqa: BLE001 - told, and then it ends
+        import traceback  # slow to load
+
         with suppress(OSError):
             traceback.print_exc()
         code = 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import socket
 import struct
-import subprocess
 from contextlib import suppress
 
 from pliant.launch.tree.posting import Starting
@@ -69,6 +68,8 @@ def _host(name: str, starting: Starting) -> str:
     """What OpenSSH's configuration makes of a node's name."""
     if starting.by != "ssh":
         return name
+    import subprocess  # at the controller alone, and slow to load
+
     words = ["ssh", "-G", *starting.options, "--", name]
     with suppress(OSError, subprocess.SubprocessError):  # then ssh will not start an agent, and says why
         text = subprocess.check_output(

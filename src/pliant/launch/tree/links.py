@@ -6,13 +6,15 @@ and of which end it is. The secret itself never travels. What follows is neither
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import os
 import socket
 import struct
+from collections.abc import Callable
 from hashlib import sha256
 
+from pliant.launch.connection import Connection
+from pliant.launch.loop import Loop
 from pliant.model.deadlines import CONTROLLER_STOPPED_S, LINK_GREET_S, LINK_PROBE_S, LINK_PROBES
 from pliant.model.errors import PliantError
 from pliant.protocol import codec
@@ -25,6 +27,8 @@ FULL = 1 << 24
 _NUMBER = 32
 """Letters of a number that was drawn; a hash has twice as many."""
 _RANK = 8
+_ANSWERED = _NUMBER + _RANK + 2 * _NUMBER
+"""Letters that one sends who calls."""
 _TCP_INFO = struct.Struct("=3xB4x16xI28xI")
 """Of struct tcp_info (<linux/tcp.h>): probes without an answer, segments without one, milliseconds since the last."""
 
@@ -97,52 +101,76 @@ def _exactly(link: socket.socket, count: int) -> bytes:
     return data
 
 
-async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: str) -> int:
-    """The rank of whoever has called; StrangerError, ConnectionError or TimeoutError if that is nobody of ours."""
-    async with asyncio.timeout(LINK_GREET_S):
+class Greeting:
+    """Somebody has called: ``known`` gets the connection, its rank and what has come already, if that is one of ours;
+    else ``failed`` is told why not."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        secret: str,
+        known: Callable[[Connection, int, bytes], object],
+        failed: Callable[[Exception], object],
+    ) -> None:
+        self._secret = secret
+        self._known = known
+        self._failed = failed
+        self._heard = b""
+        self._mine = b""
+        self._connection = Connection(loop, sock, self._hear, lambda why: self._fail(ConnectionError(why)))
+        self._timer = loop.call_later(LINK_GREET_S, self._fail, TimeoutError("it has not said who it is"))
+
+    def _hear(self, data: bytes) -> None:
+        self._heard += data
+        theirs = self._heard[:_NUMBER]
+        if len(theirs) == _NUMBER and not self._mine:
+            self._mine = _number()
+            self._connection.write(self._mine + _proof(self._secret, "called", theirs, self._mine))
+        if len(self._heard) < _ANSWERED:
+            return
+        who, proof = self._heard[_NUMBER : _NUMBER + _RANK], self._heard[_NUMBER + _RANK : _ANSWERED]
         try:
-            theirs = await reader.readexactly(_NUMBER)
-            mine = _number()
-            writer.write(mine + _proof(secret, "called", theirs, mine))
-            answer = await reader.readexactly(_RANK + 2 * _NUMBER)
-        except asyncio.IncompleteReadError as error:
-            raise ConnectionError("it has hung up") from error
-    who, proof = answer[:_RANK], answer[_RANK:]
-    _expect(proof, _proof(secret, "caller", theirs, mine, who), "whoever has called")
-    return int(who)
+            _expect(proof, _proof(self._secret, "caller", theirs, self._mine, who), "whoever has called")
+            rank = int(who)
+        except (StrangerError, ValueError) as error:
+            self._fail(error)
+            return
+        self._timer.cancel()
+        self._known(self._connection, rank, self._heard[_ANSWERED:])
+
+    def _fail(self, error: Exception) -> None:
+        self._timer.cancel()
+        self._connection.close()
+        self._failed(error)
 
 
 class TreeLink:
     """One that stands, to the agent of ``rank``."""
 
-    def __init__(
-        self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, now: float
-    ) -> None:
+    def __init__(self, rank: int, connection: Connection, now: float) -> None:
         self.rank = rank
-        self.reader = reader
-        self.writer = writer
+        self.connection = connection
         self.lines = codec.Lines(LONGEST)
         self.heard_at = now
         """When it was last heard."""
 
     def tell(self, message: LinkMessage) -> None:
-        if not self.writer.is_closing():
-            self.writer.write(codec.encode(message))
+        self.connection.write(codec.encode(message))
 
     @property
     def is_full(self) -> bool:
         """Whether the other end has not read for long."""
-        return self.writer.transport.get_write_buffer_size() > FULL
+        return len(self.connection.unsent) > FULL
 
     def answers(self, within_s: float) -> bool:
         """Whether the other machine has taken what it was sent, though the process there may be stopped and not read:
         then it takes no more, and says so as often as it is asked."""
-        sock = self.writer.get_extra_info("socket")
-        told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        told = self.connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
         if len(told) < _TCP_INFO.size:
             return False
         probes, unacknowledged, answered_ms = _TCP_INFO.unpack(told)
         return answered_ms < 1000 * within_s or (not unacknowledged and probes <= 1)
 
     def close(self) -> None:
-        self.writer.close()
+        self.connection.close()

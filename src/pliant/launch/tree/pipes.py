@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -10,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from pliant.launch.loop import Loop
 from pliant.live.tree.launching import LineCutter
 from pliant.protocol import launching as t
 
@@ -105,8 +105,9 @@ class Pipes:
     """Those of the processes ``ranks``, in ``folder``; process ``reads`` has an input. ``put`` takes what is written,
     ``read`` how many bytes of input have been passed on."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what they are of, and who takes what
         self,
+        loop: Loop,
         folder: Path,
         ranks: Iterable[int],
         reads: int,
@@ -117,7 +118,7 @@ class Pipes:
         self._put = put
         self._tell_read = read
         self._passed_on = 0
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._sources: list[_Source] = []
         self._input = -1
         self._typed: deque[bytes] = deque()

@@ -3,21 +3,21 @@ start agents. It decides nothing."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
+import signal
 import socket
-import subprocess
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from pliant import recorder
+from pliant.launch.connection import Connection, Listener
+from pliant.launch.loop import Loop, Timer
 from pliant.launch.tree import links, posting
 from pliant.launch.tree.links import TreeLink
 from pliant.launch.tree.posting import Posting
@@ -31,6 +31,9 @@ from pliant.protocol.branches import Ended, LinkMessage
 from pliant.protocol.messages import From, Heartbeat
 from pliant.recorder import Recorder
 
+BACKLOG = 1024
+END_LOOK_S = 5e-3
+"""How often it is looked whether those below have ended."""
 WORDS = 2000
 """Of what a starter says, the last bytes are kept."""
 
@@ -65,13 +68,12 @@ class TreeShell:
         self._house = house
         self._decoder: codec.Decoder[LinkMessage] = codec.Decoder(LinkMessage)
         self._branch: Branch | None = None
-        self._server: asyncio.Server | None = None
+        self._server: Listener | None = None
         self._queue: deque[tuple[b.AnyInput, ...]] = deque()
         self._busy = False
         self._links: dict[int, TreeLink] = {}
-        self._timers: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
-        self._beating: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: dict[str, tuple[Timer, Callable[[], None]]] = {}
+        self._beating: Timer | None = None
         self._starters: dict[int, TreeStarter] = {}
         self._children: set[int] = set()
         self._beaten = 0.0
@@ -88,8 +90,9 @@ class TreeShell:
         """When this very process was stopped for longer than LINK_BEAT_S: seconds since the epoch, from and to, as
         exact as that."""
 
-    async def begin(
+    def begin(
         self,
+        loop: Loop,
         host: str,
         parent: socket.socket | None = None,
         *,
@@ -99,8 +102,10 @@ class TreeShell:
         """Listen at ``host``, and take up the link to the parent, if there is one; how this agent is reached. A root
         that begins in place of an earlier one listens at that one's ``port`` and is ``resumed``. OSError if it cannot
         listen there."""
-        self._server = await asyncio.start_server(self._answer, host, port, backlog=1024)
-        contact = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        self._loop = loop
+        server = socket.create_server((host, port), backlog=BACKLOG)
+        contact = f"{host}:{server.getsockname()[1]}"
+        self._server = Listener(loop, server, self._answer)
         seat = msgspec.structs.replace(self._mine.seat, contact=contact)
         self._mine = msgspec.structs.replace(self._mine, seat=seat, parent=contact)
         self._branch = Branch(seat)
@@ -111,16 +116,14 @@ class TreeShell:
             self._queue.appendleft((resumed,))  # some may have called
             self.happened()
         if parent is not None:
-            reader, writer = await asyncio.open_connection(sock=parent)
-            self._stand(TreeLink(seat.parent, reader, writer, self._now()))
+            self._stand(seat.parent, Connection(loop, parent, _nobody, _nobody))
             self.happened(b.Linked(seat.parent))
         return contact
 
-    async def end(self) -> None:
-        """Wait for those below to end, then hang up. Whoever has not ended by then is told by the end of its link, and
-        so is at once whoever has been told nothing: all of them, if this one leaves by itself, and those that call
-        now. They find a server: that of asyncio, once closed, may keep a connection and answer nothing. Agents of an
-        earlier root are told when they call.
+    def end(self, done: Callable[[], object]) -> None:
+        """Wait for those below to end, then hang up; then it is ``done``. Whoever has not ended by then is told by the
+        end of its link, and so is at once whoever has been told nothing: all of them, if this one leaves by itself, and
+        those that call now. Agents of an earlier root are told when they call.
         """
         self._ends, late = True, self._now() + TREE_LATE_S
         if not self._is_over:
@@ -132,31 +135,28 @@ class TreeShell:
             timer.cancel()
         if self._beating is not None:
             self._beating.cancel()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(TREE_END_S):
-                while (  # noqa: ASYNC110 - see below
-                    self._children & self._links.keys()
-                    or self._waiting()
-                    or (self._missing and self._now() < late)
-                ):
-                    # What ends here are processes and connections: that is polled, a matter of milliseconds.
-                    await asyncio.sleep(0.005)
+        self._look_for_end(self._now() + TREE_END_S, late, done)
+
+    def _look_for_end(self, limit: float, late: float, done: Callable[[], object]) -> None:
+        """What ends here are processes and connections: that is polled, a matter of milliseconds."""
+        awaited = self._children & self._links.keys() or self._waiting()
+        if (awaited or (self._missing and self._now() < late)) and self._now() < limit:
+            self._loop.call_later(END_LOOK_S, self._look_for_end, limit, late, done)
+            return
         if self._server is not None:
             self._server.close()
         for starter in self._starters.values():
             starter.kill()
         for link in self._links.values():
             link.close()
-        for task in self._tasks:
-            task.cancel()
+        done()
 
     def _waiting(self) -> bool:
         """Whether a starter that lives as long as its agent has not ended."""
         return not self._mine.starting.leaves and any(each.runs for each in self._starters.values())
 
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
+    def _now(self) -> float:
+        return self._loop.time()
 
     # ---- the machine -------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class TreeShell:
             case b.Tell():
                 self._say(output)
             case b.Reach():
-                self._spawn(self._reach(output))
+                self._reach(output)
             case b.Close():
                 self._close(output.rank)
             case b.SetTimer():
@@ -239,7 +239,7 @@ class TreeShell:
                 call()
 
         self.forget(key)
-        self._timers[key] = asyncio.get_running_loop().call_later(seconds, due), due
+        self._timers[key] = self._loop.call_later(seconds, due), due
 
     def forget(self, key: str) -> None:
         """Do not wait for it any more."""
@@ -258,69 +258,65 @@ class TreeShell:
         self.stops.append((time.time() - stopped_s, time.time()))
         for key, (timer, due) in list(self._timers.items()):
             timer.cancel()
-            self._timers[key] = asyncio.get_running_loop().call_at(timer.when() + stopped_s, due), due
+            self._timers[key] = self._loop.call_at(timer.when() + stopped_s, due), due
         for link in self._links.values():
             link.heard_at = now
         return True
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     # ---- links -------------------------------------------------------------------------------------------
 
-    def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _answer(self, sock: socket.socket) -> None:
         if self._ends and not self._missing:
-            writer.close()
+            sock.close()
         else:
-            self._spawn(self._called(reader, writer))
+            links.Greeting(self._loop, sock, self._mine.secret, self._called, self._unknown)
 
-    async def _called(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            rank = await links.accept(reader, writer, self._mine.secret)
-        except (links.StrangerError, OSError, ValueError) as error:
-            self.strangers += isinstance(error, links.StrangerError)
-            writer.close()
-            return
+    def _unknown(self, error: Exception) -> None:
+        self.strangers += isinstance(error, links.StrangerError)
+
+    def _called(self, connection: Connection, rank: int, heard: bytes) -> None:
         if self._ends:
             if rank in self._missing:
                 self._missing.discard(rank)
-                writer.write(codec.encode(Ended()))
-            writer.close()  # else it is told nothing any more, and ends without its parent
+                connection.write(codec.encode(Ended()))
+            connection.close()  # else it is told nothing any more, and ends without its parent
             return
-        self._stand(TreeLink(rank, reader, writer, self._now()))
+        self._stand(rank, connection, heard)
 
-    async def _reach(self, order: b.Reach) -> None:
-        seat = self._mine.seat
-        try:
-            sock = await _called(order.contact, seat.rank, self._mine.secret, patient=not order.rank)
-        except (links.StrangerError, OSError) as error:
-            self.happened(b.Cut(order.rank, str(error)))
-            return
-        reader, writer = await asyncio.open_connection(sock=sock)
-        self._stand(TreeLink(order.rank, reader, writer, self._now()))
-        self.happened(b.Linked(order.rank))
+    def _reach(self, order: b.Reach) -> None:
+        def made(sock: socket.socket | None, why: str) -> None:
+            if self._ends:
+                if sock is not None:
+                    sock.close()
+            elif sock is None:
+                self.happened(b.Cut(order.rank, why))
+            else:
+                self._stand(order.rank, Connection(self._loop, sock, _nobody, _nobody))
+                self.happened(b.Linked(order.rank))
 
-    def _stand(self, link: TreeLink) -> None:
-        if (before := self._links.get(link.rank)) is not None:
+        _call(
+            self._loop, order.contact, self._mine.seat.rank, self._mine.secret, made, patient=not order.rank
+        )
+
+    def _stand(self, rank: int, connection: Connection, heard: bytes = b"") -> None:
+        link = TreeLink(rank, connection, self._now())
+        if (before := self._links.get(rank)) is not None:
             before.close()  # made anew by the other end, which has lost it
-        self._links[link.rank] = link
+        self._links[rank] = link
         self.most_links = max(self.most_links, len(self._links))
-        self._spawn(self._listen(link))
+        connection.heard = partial(self._hear, link)
+        connection.ended = partial(self._cut, link)
+        if heard:
+            self._hear(link, heard)
 
-    async def _listen(self, link: TreeLink) -> None:
-        why = "the connection was closed"
+    def _hear(self, link: TreeLink, data: bytes) -> None:
+        link.heard_at = self._now()
         try:
-            while data := await link.reader.read(1 << 18):
-                link.heard_at = self._now()
-                heard = [self._decoder.decode(line) for line in link.lines.feed(data)]
-                self.happened(
-                    *(b.Heard(link.rank, each) for each in heard if not isinstance(each, Heartbeat))
-                )
-        except (OSError, ProtocolError) as error:
-            why = str(error)
-        self._cut(link, why)
+            heard = [self._decoder.decode(line) for line in link.lines.feed(data)]
+        except ProtocolError as error:
+            self._cut(link, str(error))
+            return
+        self.happened(*(b.Heard(link.rank, each) for each in heard if not isinstance(each, Heartbeat)))
 
     def _cut(self, link: TreeLink, why: str) -> None:
         link.close()
@@ -346,7 +342,7 @@ class TreeShell:
             patience_s = CONTROLLER_STOPPED_S if may_be_stopped else LINK_SILENCE_S
             if silent_s > patience_s:
                 self._cut(link, f"nothing was heard of it for {patience_s:g} s")
-        self._beating = asyncio.get_running_loop().call_later(LINK_BEAT_S, self._beat)
+        self._beating = self._loop.call_later(LINK_BEAT_S, self._beat)
 
     # ---- agents ------------------------------------------------------------------------------------------
 
@@ -358,7 +354,7 @@ class TreeShell:
         theirs = msgspec.structs.replace(mine, seat=seat, node=order.node)
         self._children.add(order.rank)
         try:
-            starter = TreeStarter(theirs, lambda why: self._ended(order.rank, why))
+            starter = TreeStarter(self._loop, theirs, lambda why: self._ended(order.rank, why))
         except OSError as error:
             self.happened(b.NotStarted(order.rank, str(error)))
             return
@@ -370,86 +366,107 @@ class TreeShell:
             self.happened(b.NotStarted(rank, why or "it ended at once"))
 
 
-async def _called(contact: str, rank: int, secret: str, *, patient: bool) -> socket.socket:
-    """``links.call`` in a thread that nobody waits for at the end of the process: it may take its time."""
-    loop = asyncio.get_running_loop()
-    made: asyncio.Future[socket.socket] = loop.create_future()
+async def end(tree: TreeShell) -> None:
+    """As :meth:`TreeShell.end`, where the loop is asyncio's."""
+    import asyncio  # which agents do not load
 
-    def done(link: socket.socket | None, error: Exception | None) -> None:
-        if made.cancelled():
-            if link is not None:
-                link.close()
-        elif link is not None:
-            made.set_result(link)
-        elif error is not None:
-            made.set_exception(error)
+    over = asyncio.Event()
+    tree.end(over.set)
+    await over.wait()
+
+
+def _nobody(_said: object) -> None:
+    """Until the link stands."""
+
+
+def _call(  # noqa: PLR0913 - whom, as whom, and what then
+    loop: Loop,
+    contact: str,
+    rank: int,
+    secret: str,
+    made: Callable[[socket.socket | None, str], object],
+    *,
+    patient: bool,
+) -> None:
+    """``links.call`` in a thread that nobody waits for at the end of the process: it may take its time. ``made`` gets
+    the link, or why there is none."""
+    import threading  # seldom needed
+
+    reading, writing = os.pipe()
+    result: list[tuple[socket.socket | None, str]] = []
 
     def call() -> None:
-        result: tuple[socket.socket | None, Exception | None]
         try:
-            result = links.call(contact, rank, secret, patient=patient), None
+            result.append((links.call(contact, rank, secret, patient=patient), ""))
         except Exception as error:  # noqa: BLE001 - told to whoever waits
-            result = None, error
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(done, *result)
+            result.append((None, str(error)))
+        os.close(writing)
 
+    def done() -> None:
+        loop.remove_reader(reading)
+        os.close(reading)
+        made(*result[0])
+
+    loop.add_reader(reading, done)
     threading.Thread(target=call, daemon=True).start()
-    return await made
 
 
 class TreeStarter:
     """A process that starts an agent. ``ended`` is called at its end with what went wrong, or nothing."""
 
-    def __init__(self, theirs: Posting, ended: Callable[[str], None]) -> None:
+    def __init__(self, loop: Loop, theirs: Posting, ended: Callable[[str], None]) -> None:
+        """OSError if it cannot be started."""
         command = theirs.starting.command(theirs.node, theirs.seat.patience_s)
+        self._loop = loop
         self._name = command[0] if theirs.starting.by != "fork" else "the agent"
         self._ended = ended
         self._said = b""
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            pipesize=posting.LONGEST,
-        )
+        reading, giving = os.pipe()
+        self._errors, telling = os.pipe()
+        try:
+            self._pid = os.posix_spawnp(
+                command[0], command, os.environ, setsid=True, setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
+                file_actions=(
+                    (os.POSIX_SPAWN_DUP2, reading, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, telling, 2),
+                ),
+            )  # fmt: skip
+        except BaseException:
+            os.close(giving)
+            os.close(self._errors)
+            raise
+        finally:
+            os.close(reading)
+            os.close(telling)
         self.runs = True
-        assert self._process.stdin is not None  # noqa: S101 - it is a pipe
-        assert self._process.stderr is not None  # noqa: S101 - as above
-        with contextlib.suppress(BrokenPipeError):  # then it has ended, and says why
-            self._process.stdin.write(posting.line(theirs))
-            self._process.stdin.close()
-        self._errors = self._process.stderr.fileno()
+        with contextlib.suppress(BrokenPipeError), os.fdopen(giving, "wb", 0) as given:
+            given.write(posting.line(theirs))  # else it has ended, and says why
         os.set_blocking(self._errors, False)
-        self._watch = os.pidfd_open(self._process.pid)
-        loop = asyncio.get_running_loop()
+        self._watch = os.pidfd_open(self._pid)
         loop.add_reader(self._errors, self._read)
         loop.add_reader(self._watch, self._over)
 
     def _read(self) -> None:
+        """What it says."""
         try:
             data = os.read(self._errors, 65536)
         except BlockingIOError:
             return
-        except OSError:
-            data = b""
         self._said = (self._said + data)[-WORDS:]
         if not data:
-            asyncio.get_running_loop().remove_reader(self._errors)
+            self._loop.remove_reader(self._errors)
 
     def _over(self) -> None:
-        loop = asyncio.get_running_loop()
-        code = self._process.wait()
+        code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         self._read()
-        loop.remove_reader(self._errors)
-        loop.remove_reader(self._watch)
-        os.close(self._watch)
-        if self._process.stderr is not None:
-            self._process.stderr.close()
+        for each in (self._errors, self._watch):
+            self._loop.remove_reader(each)
+            os.close(each)
         self.runs = False
         said = self._said.decode(errors="replace").strip()
         self._ended(f"{self._name} ended with code {code}{': ' if said else ''}{said}" if code else "")
 
     def kill(self) -> None:
         if self.runs:
-            self._process.kill()
+            os.kill(self._pid, signal.SIGKILL)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -53,6 +55,27 @@ def test_a_program_runs_on_every_node(cluster: VirtualCluster) -> None:
     assert answer["code"] == 0
     assert answer["depth"] == 3
     assert answer["connections_max"] <= 3 + 1 + 4
+
+
+NEW = """#!{python}
+import os, shlex, sys
+hide = "mount -t tmpfs own {top} && exec sh -c \\"$1\\""
+words = ["unshare", "-m", "sh", "-c", hide, "sh", sys.argv[-1]]
+os.execv({ssh!r}, ["ssh", *sys.argv[1:-1], shlex.join(words)])
+"""
+
+
+def test_nodes_that_have_never_seen_pliant(cluster: VirtualCluster, tmp_path: Path) -> None:
+    """Nothing of this clone is there, nor its virtual environment."""
+    python, top = str(Path(sys.executable).resolve()), Path(__file__).parents[2]
+    ssh = tmp_path / "ssh"
+    ssh.write_text(NEW.format(python=python, top=top, ssh=shutil.which("ssh")))
+    ssh.chmod(0o755)
+    words = ["--hosts", "node[01-04]", "--cwd", "/", "--remote-python", python, "--", "sh", "-c"]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    answer = launch_json(cluster, *words, f"hostname; ls {top}", PATH=path)
+    assert answer["code"] == 0, answer
+    assert [each["stdout"] for each in answer["outputs"]] == [f"{name}\n" for name in cluster.names[:4]]
 
 
 def test_sixty_four_nodes_and_an_mpi_world_on_sixteen_of_them() -> None:

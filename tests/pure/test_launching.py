@@ -406,8 +406,14 @@ def test_how_agents_are_started() -> None:
     assert ssh[-7:-1] == ["-p", "2222", "-o", "ConnectTimeout=20", "--", "node7"], "the first one counts"
     assert "ConnectTimeout=60" in Starting("ssh").command("node7", 90.0)
     assert "ConnectTimeout=1" in Starting("ssh").command("node7", 0.5), "0 is for ever"
-    assert ssh[-1].startswith("exec '/opt/py thon' -S -P -c ")
-    assert shlex.split(ssh[-1])[-4:] == ["pliant.launch.tree", *Starting().places, "leaving"]
+    words = shlex.split(ssh[-1])
+    assert words[:3] == ["exec", "sh", "-c"]
+    assert shlex.split(words[3])[:4] == ["for", "each", "in", "/opt/py thon"]
+    assert words[5:8] == ["-I", "-S", "-c"]
+    assert words[9:12] == ["pliant.launch.tree", *Starting().places]
+    assert words[-2:] == ["", "leaving"], "a job sends no code"
+    sent = Starting("ssh", ships=True).command("node7", run="1234")
+    assert shlex.split(sent[-1])[-2:] == ["1234/node7.code", "leaving"]
     srun = Starting("srun", python="/p").command("node7")
     assert srun[0] == "srun"
     assert "--nodelist=node7" in srun

@@ -107,6 +107,17 @@ def launch(  # noqa: PLR0913 - the options of a command
         ),
     ] = "0",
     trace: Annotated[Path | None, typer.Option("--timeline", help="A file for chrome://tracing.")] = None,
+    cwd: Annotated[
+        Path | None, typer.Option(help="Where processes start; default: the current directory.")
+    ] = None,
+    remote_python: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The Python of --hosts: a path, or a name in PATH; default: the path of this one, or else "
+            f"python{sys.version_info[0]}.{sys.version_info[1]} or python3. Nodes need no Pliant.",
+        ),
+    ] = "",
     summary: Annotated[
         bool, typer.Option("--summary", help="Say at the end how long each phase took.")
     ] = False,
@@ -116,7 +127,7 @@ def launch(  # noqa: PLR0913 - the options of a command
 ) -> None:
     """Run a program on many nodes, over a tree of agents. The nodes are virtual ones of this machine, --hosts
     reached by ssh, or those of the Slurm allocation that this is called in."""
-    names, starting = _nodes(nodes, hosts, tuple(ssh_option or ()))
+    names, starting = _nodes(nodes, hosts, tuple(ssh_option or ()), remote_python)
     sizes = _sizes(len(names), processes)
     _check_words(command)
     _check_trees(degree, routing or degree)
@@ -132,7 +143,7 @@ def launch(  # noqa: PLR0913 - the options of a command
     what = t.Launch(
         tuple(command),
         {**told, **passed_on()},
-        current_directory(),
+        current_directory() if cwd is None else str(cwd),
         sizes,
         dialect,
         stdin,
@@ -216,11 +227,12 @@ def _write_trace(trace: Path, plan: Plan, outcome: LaunchOutcome) -> None:
 
 
 def _nodes(
-    count: int | None, hosts: str | None, options: tuple[str, ...]
+    count: int | None, hosts: str | None, options: tuple[str, ...], python: str
 ) -> tuple[tuple[str, ...], Starting]:
     """Their names, and how agents are started there."""
     if hosts is not None:
-        names, starting = hosts_named(hosts), Starting("ssh", options)
+        names = hosts_named(hosts)
+        starting = Starting("ssh", options, python or sys.executable, chosen=bool(python), ships=True)
     elif os.environ.get(ALLOCATED):
         names, starting = hosts_allocated(), Starting("srun")
     else:

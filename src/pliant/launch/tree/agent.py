@@ -18,7 +18,7 @@ from pliant.launch.connection import CLOSED, Connection
 from pliant.launch.loop import EventLoop, Timer
 from pliant.launch.starter import ExecStarter
 from pliant.launch.tree.pipes import Pipes, Spill
-from pliant.launch.tree.posting import Posting
+from pliant.launch.tree.posting import Posting, code_folder
 from pliant.launch.tree.shell import TreeShell
 from pliant.live.fleet.channel import ROOM, at_node, is_next
 from pliant.live.node.messages import Home
@@ -69,6 +69,12 @@ def _pipes(posting: Posting) -> Path:
     return folder.with_name(f"{folder.name}.io")
 
 
+def _code(posting: Posting) -> Path:
+    """Of the agent itself, where that was sent."""
+    folder = runtime(posting)
+    return folder.with_name(Path(code_folder(posting.run, posting.node)).name)
+
+
 def _leave_no_folder(posting: Posting) -> None:
     with suppress(OSError):
         runtime(posting).parent.rmdir()  # the last one out succeeds
@@ -88,7 +94,8 @@ def sweep_dead(posting: Posting) -> None:
         ):
             shm.sweep(folder, run, node)
             shm.remove(folder)
-            shm.remove(folder.with_name(f"{node}.io"))
+            for kind in ("io", "code"):
+                shm.remove(folder.with_name(f"{node}.{kind}"))
             with suppress(OSError):
                 of_run.rmdir()  # the last one out succeeds
 
@@ -131,8 +138,8 @@ def serve_node(posting: Posting, link: socket.socket, tree: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     AgentShell(home(posting), ExecStarter(), recorder.directory(), dials=False).serve(link)
     if os.getppid() != tree:  # it was killed, and what it had made is left to us
-        shm.remove(_pipes(posting))
-        shm.remove(runtime(posting))
+        for folder in (_pipes(posting), runtime(posting), _code(posting)):
+            shm.remove(folder)
     _leave_no_folder(posting)
 
 
@@ -211,6 +218,7 @@ class NodeHouse:
         shm.remove(
             runtime(self._posting)
         )  # who ends without a controller leaves tokens, for which nobody will ask
+        shm.remove(_code(self._posting))
         _leave_no_folder(self._posting)
         self._tree.end(self._loop.stop)
 

@@ -17,6 +17,70 @@ from pliant.model.errors import PliantError
 
 _ENTER = "import sys; sys.path += sys.argv[2:4]; from pliant.launch.tree.__main__ import main; main()"
 """An agent as a program, without what Python does for others: looking through all that is installed, for one thing."""
+PACKAGES = ("pliant", "msgspec")
+"""What an agent is made of."""
+ARCHIVE = "archive.zip"
+"""Beside the packages, where they came by standard input (`shipping.py`)."""
+NEEDED = b"\1pliant: send code\1\n"
+"""What an agent says on its standard output that does not find them."""
+_MAGIC = f"{sys.implementation.cache_tag}-{os.uname().machine}"
+"""Which Python, and which machine, they are compiled for."""
+_PYTHONS = (f"python{sys.version_info[0]}.{sys.version_info[1]}", "python3")
+"""Names that are tried where the path of this Python is not there."""
+_FIND = (
+    'for each in {names}; do if command -v "$each" >/dev/null 2>&1; then exec "$each" "$@"; fi; done; '
+    "echo 'pliant: no Python under these names:' {names}'; name one with --remote-python' >&2; exit 127"
+)
+_SHIPPED = """
+import os, sys
+places, magic, folder = sys.argv[2:4], sys.argv[4], sys.argv[5]
+def end(why):
+    sys.exit("pliant: " + why)
+def read(count):
+    data = os.read(0, count)
+    return data or end("the code that was to come by standard input has not come whole")
+own = "%s-%s" % (sys.implementation.cache_tag, os.uname()[4])
+if own != magic:
+    end("%s is %s, and what starts it is %s: name such a Python with --remote-python" % (sys.executable, own, magic))
+if not all(os.path.isdir(os.path.join(*each)) for each in zip(places, ("pliant", "msgspec"))):
+    if not folder:
+        end("there is no Pliant in %s: a job needs it there; pliant launch sends what it needs" % places[0])
+    line = b""
+    while not line.endswith(b"\\n"):
+        line += read(65536)
+    os.write(1, {needed!r})
+    size, data = b"", []
+    while len(size) < 12:
+        size += read(12 - len(size))
+    left = int(size)
+    while left:
+        data.append(read(left))
+        left -= len(data[-1])
+    named = os.environ.get("TMPDIR", "")
+    top = named if os.access(named, os.W_OK | os.X_OK) else "/tmp"
+    where = os.path.join(os.path.abspath(top), "pliant-%d-%s" % (os.getuid(), os.path.dirname(folder)))
+    try:
+        os.makedirs(where, 0o700, exist_ok=True)
+        if os.lstat(where).st_uid != os.getuid():
+            end(where + " is another user's")
+        where = os.path.join(where, os.path.basename(folder))
+        os.mkdir(where, 0o700)
+        import io, zipfile
+        zipfile.ZipFile(io.BytesIO(b"".join(data))).extractall(where)
+        with open(os.path.join(where, {archive!r}), "wb") as file:
+            file.write(b"".join(data))
+    except OSError as error:
+        end("the code that came cannot be kept: %s" % error)
+    given = os.memfd_create("posting")
+    os.write(given, line)
+    os.lseek(given, 0, 0)
+    os.dup2(given, 0)
+    places = [where, where]
+sys.path += places
+from pliant.launch.tree.__main__ import main
+main()
+"""
+"""As _ENTER, on a node of which nothing is known: what is not there is asked for."""
 _NAME = "pliant.launch.tree"
 """For those who look at processes."""
 SSH_SHARE = 2 / 3
@@ -33,32 +97,59 @@ def _place(package: str) -> str:
 
 class Starting(msgspec.Struct, frozen=True):
     """How agents are started: by ``fork`` on this machine, by ``ssh`` or by ``srun``, with these ``options``, and which
-    ``python`` runs them. Its path, and ``places``, where it finds Pliant and msgspec, are the same on all nodes."""
+    ``python`` runs them. Its path, and ``places``, where it finds Pliant and msgspec, are the same on all nodes; by ssh
+    other names are tried for the Python unless one was ``chosen``. ``ships``: where the places are not there, agents
+    come over ssh too."""
 
     by: str = "fork"
     options: tuple[str, ...] = ()
     python: str = sys.executable
     places: tuple[str, str] = (_place("pliant"), _place("msgspec"))
+    chosen: bool = False
+    ships: bool = False
 
-    def command(self, node: str, within_s: float = AGENT_START_S) -> list[str]:
-        """What starts an agent on ``node``, and hands it its standard input. It has to call within ``within_s`` s."""
+    def command(self, node: str, within_s: float = AGENT_START_S, run: str = "") -> list[str]:
+        """What starts an agent of ``run`` on ``node``, and hands it its standard input. It has to call within
+        ``within_s`` s."""
         agent = [self.python, "-S", "-P", "-c", _ENTER, _NAME, *self.places]
         match self.by:
             case "ssh":
                 timeout = f"ConnectTimeout={max(1, round(within_s * SSH_SHARE))}"
                 # The user's options come first: ssh takes the first of two.
                 options = ["-T", "-o", "BatchMode=yes", *self.options, "-o", timeout]
-                return ["ssh", *options, "--", node, f"exec {shlex.join([*agent, LEAVING])}"]
+                return ["ssh", *options, "--", node, f"exec {shlex.join(self._found(node, run))}"]
             case "srun":
                 where = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", "--overlap", "--quiet"]
                 return ["srun", *where, *self.options, "--", *agent]
             case _:
                 return agent
 
+    def _found(self, node: str, run: str) -> list[str]:
+        """What runs an agent where it is not known which Python there is, and whether Pliant is."""
+        names = (self.python,) if self.chosen else (self.python, *_PYTHONS)
+        enter = _SHIPPED.format(needed=NEEDED, archive=ARCHIVE)
+        agent = [
+            "-I",
+            "-S",
+            "-c",
+            enter,
+            _NAME,
+            *self.places,
+            _MAGIC,
+            code_folder(run, node) * self.ships,
+            LEAVING,
+        ]
+        return ["sh", "-c", _FIND.format(names=shlex.join(names)), "sh", *agent]
+
     @property
     def leaves(self) -> bool:
         """Whether what has started an agent ends when that has called: ssh does, while srun ends its agent with it."""
         return self.by == "ssh"
+
+
+def code_folder(run: str, node: str) -> str:
+    """Where code that was sent lies, below the folder of the user's launches."""
+    return f"{run}/{node}.code"
 
 
 class Posting(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@ start agents. It decides nothing."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -416,36 +415,51 @@ class TreeStarter:
 
     def __init__(self, loop: Loop, theirs: Posting, ended: Callable[[str], None]) -> None:
         """OSError if it cannot be started."""
-        command = theirs.starting.command(theirs.node, theirs.seat.patience_s)
+        command = theirs.starting.command(theirs.node, theirs.seat.patience_s, theirs.run)
         self._loop = loop
         self._name = command[0] if theirs.starting.by != "fork" else "the agent"
         self._ended = ended
         self._said = b""
-        reading, giving = os.pipe()
+        ours, theirs_end = socket.socketpair()
         self._errors, telling = os.pipe()
         try:
             self._pid = os.posix_spawnp(
                 command[0], command, os.environ, setsid=True, setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
                 file_actions=(
-                    (os.POSIX_SPAWN_DUP2, reading, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, theirs_end.fileno(), 0),
+                    (os.POSIX_SPAWN_DUP2, theirs_end.fileno(), 1)
+                    if theirs.starting.ships
+                    else (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
                     (os.POSIX_SPAWN_DUP2, telling, 2),
                 ),
             )  # fmt: skip
         except BaseException:
-            os.close(giving)
+            ours.close()
             os.close(self._errors)
             raise
         finally:
-            os.close(reading)
+            theirs_end.close()
             os.close(telling)
         self.runs = True
-        with contextlib.suppress(BrokenPipeError), os.fdopen(giving, "wb", 0) as given:
-            given.write(posting.line(theirs))  # else it has ended, and says why
+        self._asked = b""
+        """The end of what was said on standard output."""
+        self._given = Connection(loop, ours, self._answer, lambda _why: self._given.close())
+        self._given.write(posting.line(theirs))
+        if not theirs.starting.ships:
+            ours.shutdown(socket.SHUT_WR)
         os.set_blocking(self._errors, False)
         self._watch = os.pidfd_open(self._pid)
         loop.add_reader(self._errors, self._read)
         loop.add_reader(self._watch, self._over)
+
+    def _answer(self, data: bytes) -> None:
+        """An agent for which there is no code asks for it; what a login shell says beside that is nothing."""
+        self._asked = (self._asked + data)[-WORDS:]
+        if posting.NEEDED in self._asked:
+            from pliant.launch.tree import shipping  # seldom needed
+
+            self._asked = b""
+            self._given.write(shipping.message())
 
     def _read(self) -> None:
         """What it says."""
@@ -463,6 +477,7 @@ class TreeStarter:
         for each in (self._errors, self._watch):
             self._loop.remove_reader(each)
             os.close(each)
+        self._given.close()
         self.runs = False
         said = self._said.decode(errors="replace").strip()
         self._ended(f"{self._name} ended with code {code}{': ' if said else ''}{said}" if code else "")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import signal
 import sys
-import termios
 import time
 from pathlib import Path
 
@@ -119,23 +116,16 @@ def slow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "go"
 
 
-def held(mark: str) -> list[int]:
-    """Those that the controller has started and told where they belong: the words are in their standard input. What
-    their shell has just forked is none."""
-    found, shells = [], alive(mark, "held.sh")
-    for pid in (each for each in shells if parent(each) not in shells):
-        with contextlib.suppress(OSError), Path(f"/proc/{pid}/fd/0").open("rb", buffering=0) as stdin:
-            size = fcntl.ioctl(stdin, termios.FIONREAD, bytes(4))
-            if int.from_bytes(size, sys.byteorder):
-                found.append(pid)
-    return found
+def held(slow: Path) -> list[Path]:
+    """Those that the controller has started and told where they belong."""
+    return list(slow.parent.glob(f"{slow.name}.*"))
 
 
 def test_what_was_started_as_the_controller_died_ends_if_there_is_no_other(
     mark: str, tmp_path: Path, slow: Path
 ) -> None:
     root = Root(str(tmp_path / "kept"), mark[:8], "fork", "60", "2", *NODES)
-    until(lambda: len(held(mark)) == 2, "those that the controller starts")
+    until(lambda: len(held(slow)) == 2, "those that the controller starts")
     root.kill()
     slow.touch()
     until(lambda: not alive(mark), "the end")
@@ -147,7 +137,7 @@ def test_what_was_started_as_the_controller_died_is_taken_by_the_next_with_what_
 ) -> None:
     words = str(tmp_path / "kept"), mark[:8], "fork", "60", "2", *NODES
     first = Root(*words)
-    until(lambda: len(held(mark)) == 2, "those that the controller starts")
+    until(lambda: len(held(slow)) == 2, "those that the controller starts")
     first.kill()
     second = Root(*words)
     second.wait_for(lambda root: root.told)

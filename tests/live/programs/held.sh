@@ -1,4 +1,9 @@
 #!/bin/sh
-# An agent that begins when there is a file. Python's own loop, so that nothing but this is to be ended.
+# An agent that has read where it belongs, says so by a file, and begins when there is another. The words of the launch
+# are one line.
+IFS= read -r line
+: > "$GO.$$"
 while [ ! -e "$GO" ]; do sleep 0.05; done
-exec "$PYTHON" "$@"
+exec "$PYTHON" "$@" <<END
+$line
+END

@@ -171,11 +171,13 @@ def test_a_team_adds_up_and_hears_of_a_place_that_is_killed() -> None:
 
 
 def test_what_a_task_forks_is_no_place_and_keeps_nothing_of_it_open() -> None:
-    """A place whose child lives on would else count as alive for half a minute."""
+    """Otherwise a place whose child lives on would count as alive for 30 s."""
     assert told("forking.py") == {
         "said": ["that a task has forked is none 7"],
         "pool": [1, 2],
-        "where": True,
+        "goes_on": True,
+        "end_of_file": True,
+        "closed_output": 0,
         "lost": True,
     }
 

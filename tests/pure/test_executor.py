@@ -335,7 +335,7 @@ def test_an_initializer_that_raises_ends_all_futures(seed: int, caplog: pytest.L
             wait_for(futures)
             for future in futures:
                 with pytest.raises(
-                    BrokenExecutor, match=r"initializer raised ValueError at place\(\d\): invalid lit"
+                    BrokenExecutor, match=r"initializer failed at place\(\d\): ValueError: invalid lit"
                 ):
                     future.result()
             with pytest.raises(BrokenExecutor):

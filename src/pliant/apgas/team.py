@@ -54,7 +54,7 @@ class Team:
         self, value: T | None = None, root: Place | None = None, timeout_s: float | None = None
     ) -> T:
         """The value that ``root`` gives (default: the first place of the team), when all have come; others give none,
-        and get a copy. BadPlaceException if the root is not of the team."""
+        and get a copy. The root may get its own object. BadPlaceException if the root is not of the team."""
         root = self._member(root or self.places[0])
         given = value if root.id == current().here else None
         found: T = self._meet(f"broadcast of {root}", given, lambda values: values[root.id], timeout_s)
@@ -63,7 +63,8 @@ class Team:
     def allreduce(
         self, value: T, reduce: Callable[[T, T], T] = operator.add, timeout_s: float | None = None
     ) -> T:
-        """The ``value`` of all places, reduced in the order of the places, at each of them."""
+        """The ``value`` of all places, reduced in the order of the places, at each of them. The first place may get
+        an object that it gave."""
 
         def reduced(values: dict[int, T]) -> T:
             return functools.reduce(reduce, (values[place.id] for place in self.places))
@@ -72,7 +73,7 @@ class Team:
         return found
 
     def forget(self) -> None:
-        """Let go what this place has of the team, which it uses no more."""
+        """Free this place's memory of the team, after its last operation here."""
         current().objects.pop(self._key, None)
 
     def _meet(
@@ -119,7 +120,8 @@ class _Seat:
         with self._runtime.monitor:
             if self._busy:
                 raise PliantError(
-                    f"place({self._runtime.here}) is in a {self._busy} of this team: one operation at a time"
+                    f"place({self._runtime.here}) is still in this team's {self._busy}: "
+                    "a place calls one operation at a time"
                 )
             self._busy = what
             self._number += 1
@@ -205,8 +207,8 @@ class _Meeting:
         if (other := self._other_word(came)) is not None:
             place, word = other
             return PliantError(
-                f"place({self._runtime.here}) is in operation {self._number} of its team, a {self._what}, and "
-                f"place({place}) in a {word}: all places of a team call the same operations in the same order"
+                f"place({self._runtime.here}) called {self._what} as operation {self._number} of its team, "
+                f"place({place}) called {word}: all places of a team call the same operations in the same order"
             )
         if not missing:
             return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import select
 import signal
 import sys
 import time
 
-from pliant.apgas import DeadPlaceException, PlaceExecutor, at, here, places, run
+from pliant.apgas import DeadPlaceException, PlaceExecutor, at, places, run
 from pliant.model.errors import PliantError
 
 
@@ -39,11 +40,41 @@ def sleeper() -> tuple[int, int]:
     return child, os.getpid()
 
 
+def sees_the_end() -> bool:
+    """Whether a child that closes its writing end of a pipe, the last one, reads the end of the pipe."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        raise SystemExit(0 if select.select([reading], [], [], 5)[0] else 1)
+    os.close(writing)
+    _, status = os.waitpid(child, 0)
+    os.close(reading)
+    return os.waitstatus_to_exitcode(status) == 0
+
+
+def cannot_flush() -> int:
+    """The exit code of a child that returns from the task with its standard output closed."""
+    child = os.fork()
+    if child == 0:
+        sys.stdout.close()
+        return 0
+    limit = time.monotonic() + 5
+    while time.monotonic() < limit:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        select.select([], [], [], 0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return -1
+
+
 def main() -> dict[str, object]:
     said = [at(each, child_says) for each in places()]
     with PlaceExecutor() as executor:
         made = [executor.submit(child_says) for _ in range(3)]
-        where = [executor.submit(here).result().id in {0, 1} for _ in range(8)]
+        goes_on = [executor.submit(abs, -x).result() for x in range(8)] == list(range(8))
         said += [each.result() for each in made]
     child, place = at(places()[1], sleeper)
     os.kill(place, signal.SIGKILL)
@@ -57,7 +88,9 @@ def main() -> dict[str, object]:
     return {
         "said": sorted(set(said)),
         "pool": in_a_pool(),
-        "where": all(where),
+        "goes_on": goes_on,
+        "end_of_file": at(places()[0], sees_the_end),
+        "closed_output": at(places()[0], cannot_flush),
         "lost": lost and seconds < 10,
     }
 

@@ -146,8 +146,7 @@ class Desk:
             fn(*args)
         except BaseException as error:  # noqa: BLE001 - it is that of all futures
             self._broken = True
-            text = told(error).partition(": ")[2]
-            why = f"its initializer raised {type(error).__name__} at {where}: {text}"
+            why = f"its initializer failed at {where}: {told(error)}"
             self._runtime.tell(
                 0, self._reports.broke, self._key, why, pack_error(error, f"{where}, initializer")
             )

@@ -138,7 +138,7 @@ class Handler:
         """Those that came last; what they have goes to place 0."""
         there = places()
         if count >= len(there):
-            raise PliantError(f"{count} of {len(there)} places cannot leave: place(0) stays")
+            raise PliantError(f"{count} places are to leave, but only {len(there) - 1} can: place(0) stays")
         chosen = there[len(there) - count :]
         self.pre_release(chosen)
         return chosen

@@ -75,9 +75,8 @@ def beside(parts: Sequence[Buffer]) -> list[Buffer]:
 
 def _beside(part: Buffer) -> Buffer:
     if len(part) >= LARGE:
-        return cast(
-            "Buffer", pickle.PickleBuffer(part)
-        )  # comes out of the message as the buffer that it stands for
+        # It comes out of the message as the buffer that it stands for.
+        return cast("Buffer", pickle.PickleBuffer(part))
     return bytearray(part) if isinstance(part, memoryview) else part
 
 

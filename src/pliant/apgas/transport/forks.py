@@ -38,24 +38,28 @@ os.register_at_fork(after_in_child=_leave)
 
 
 def perform(fn: Callable[..., T], /, *args: object, **kwargs: object) -> T:
-    """``fn(*args, **kwargs)``, of a task. A process that it forks and that comes back from it, or raises, ends here, as
-    a Python program ends."""
+    """``fn(*args, **kwargs)``, of a task. A forked child that returns from the task, or raises, ends
+    here with a Python program's exit code. Its atexit functions do not run."""
     own = os.getpid()
     try:
         value = fn(*args, **kwargs)
     except BaseException as error:
         if os.getpid() == own:
             raise
-        _end(_exit_code(error))
+        _end(error)
     if os.getpid() != own:
-        _end(0)
+        _end(None)
     return value
 
 
-def _end(code: int) -> NoReturn:
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(code)
+def _end(error: BaseException | None) -> NoReturn:
+    code = 1
+    try:
+        code = 0 if error is None else _exit_code(error)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:  # also where a stream is closed: the child never goes on as the place
+        os._exit(code)
 
 
 def _exit_code(error: BaseException) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import struct
 import sys
 import threading
@@ -50,7 +51,7 @@ _REFUSED = (
 
 
 class _Guard:
-    """Lets in who connects with the program's key: libzmq asks, as ZeroMQ's RFC 27 (ZAP) says."""
+    """Admits peers that have the program's key. libzmq asks it by ZAP (ZeroMQ RFC 27)."""
 
     def __init__(self, context: zmq.Context[Any], key: str) -> None:
         self._key = z85.decode(key)
@@ -297,12 +298,15 @@ class Sockets:
 def _connections() -> Iterator[tuple[int, set[str]]]:
     """This process's TCP sockets, by their descriptors, with the addresses of their ends."""
     for number in [int(each.name) for each in Path("/proc/self/fd").iterdir()]:
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
-            if connection.family == socket.AF_INET and connection.type == socket.SOCK_STREAM:
-                ends = {_address(connection.getsockname())}
-                with contextlib.suppress(OSError):  # it listens
-                    ends.add(_address(connection.getpeername()))
-                yield number, ends
+        with contextlib.suppress(OSError):
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(number)) as connection:
+                if connection.family == socket.AF_INET and connection.type == socket.SOCK_STREAM:
+                    ends = {_address(connection.getsockname())}
+                    with contextlib.suppress(OSError):  # it listens
+                        ends.add(_address(connection.getpeername()))
+                    yield number, ends
 
 
 def _address(end: tuple[str, int]) -> str:

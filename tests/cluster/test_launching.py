@@ -57,6 +57,26 @@ def test_a_program_runs_on_every_node(cluster: VirtualCluster) -> None:
     assert answer["connections_max"] <= 3 + 1 + 4
 
 
+def test_the_doctor_finds_the_network_that_works_and_launches_take_it(
+    cluster: VirtualCluster, tmp_path: Path
+) -> None:
+    """MPICH's UCX hangs between nodes that have TCP alone. Where it does not, either may be the quicker one."""
+    env = {"XDG_CACHE_HOME": str(tmp_path)}
+    asked = [PLIANT, "doctor", "--hosts", "node[01-03]", "--json"]
+    done = cluster.run(asked, timeout_s=3 * PATIENCE_S, env=env)
+    found = {each["what"]: each for each in json.loads(done.stdout)}
+    assert found["nodes"]["found"].startswith("3 nodes, in ")
+    assert found["MPI over ofi"]["ok"], found
+    if not found["MPI over ucx"]["ok"]:
+        assert "MPI_Dist_graph_create" in found["MPI over ucx"]["found"]
+    best = found["network"]["found"].partition(":")[0]
+    words = ["--hosts", "node[01-02]", "--", "sh", "-c", "echo $MPIR_CVAR_CH4_NETMOD"]
+    taken = launch_json(cluster, *words, **env)
+    assert [each["stdout"] for each in taken["outputs"]] == [f"{best}\n"] * 2
+    others = launch_json(cluster, *words, **env, MPIR_CVAR_CH4_NETMOD="own")
+    assert [each["stdout"] for each in others["outputs"]] == ["own\n"] * 2
+
+
 NEW = """#!{python}
 import os, shlex, sys
 hide = "mount -t tmpfs own {top} && exec sh -c \\"$1\\""

@@ -338,6 +338,14 @@ entry.main()
 STARTED_SO = "import sys; sys.executable = {script!r}; from pliant.__main__ import main; main()"
 
 
+def test_what_was_written_is_told_of_processes_that_were_ended_too(launched: Launched) -> None:
+    process = launched.start("-N", "1", "--json", "--timeout", "2", "--", "sh", "-c", "echo began; sleep 600")
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 124, err
+    [told] = json.loads(out)["outputs"]
+    assert (told["node"], told["code"], told["stdout"]) == ("n0", None, "began\n")
+
+
 @pytest.mark.long
 def test_a_launch_goes_on_after_its_command_was_stopped(launched: Launched, tmp_path: Path) -> None:
     """For longer than agents bear the silence of any other: the program runs on, and its output waits."""

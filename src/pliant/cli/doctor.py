@@ -9,14 +9,16 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from pliant.cli import doctor_mpi
+from pliant.cli import doctor_hosts, doctor_mpi
 from pliant.cli.doctor_mpi import Finding
+from pliant.cli.hosts import SSH_OPTION
 from pliant.cli.outputs import AsJson
 from pliant.daemon import control
 from pliant.model.errors import PliantError
@@ -26,9 +28,20 @@ SHM = Path("/dev/shm")
 SHM_BYTES = 256 << 20
 
 
-def doctor(*, as_json: AsJson = False) -> None:
+def doctor(
+    *,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            help="Try these nodes instead, as node[01-64]: ssh, and by which network MPI works there."
+        ),
+    ] = None,
+    ssh_option: SSH_OPTION = None,
+    as_json: AsJson = False,
+) -> None:
     """Check what this machine offers, and say what is missing. It looks at Python, shared memory, cores and
-    directories, and tries MPI jobs and their resizes. It exits with 1 if something is missing that jobs need."""
+    directories, and tries MPI jobs and their resizes. With --hosts it tries these nodes. It exits with 1 if something
+    is missing that jobs need."""
     checks: tuple[Callable[[], Finding], ...] = (
         _python,
         _venv,
@@ -37,8 +50,11 @@ def doctor(*, as_json: AsJson = False) -> None:
         _shm,
         _runtime,
     )
-    with Working("trying what is here"):
-        findings = [*(check() for check in checks), *doctor_mpi.findings()]
+    with Working("trying what is there" if hosts else "trying what is here"):
+        if hosts is not None:
+            findings = doctor_hosts.findings(hosts, ssh_option or ())
+        else:
+            findings = [*(check() for check in checks), *doctor_mpi.findings()]
     if as_json:
         typer.echo(json.dumps([finding._asdict() for finding in findings]))
     else:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from pliant.daemon import networks
 from pliant.drivers.slurm import JOB
 from pliant.drivers.tree import Hosts
 from pliant.launch.tree.posting import Starting
@@ -114,8 +115,10 @@ def hosts_of(
     except ValueError as error:
         raise PliantError(f"--degree: {error}") from None
     by_ssh = kind is ProviderName.SSH
+    names = hosts_named(hosts) if by_ssh else hosts_allocated()
+    networks.take(names, os.environ)
     return Hosts(
-        names=hosts_named(hosts) if by_ssh else hosts_allocated(),
+        names=names,
         starting=Starting("ssh", tuple(ssh_options)) if by_ssh else Starting("srun"),
         interface=interface,
         degree=degree or ("32" if by_ssh else "direct"),

@@ -10,13 +10,13 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from pliant.cli.hosts import ALLOCATED, SSH_OPTION, hosts_allocated, hosts_named, is_text, passed_on
 from pliant.cli.outputs import check_output
-from pliant.daemon import submission
+from pliant.daemon import networks, submission
 from pliant.daemon.directory import current_directory
 from pliant.daemon.launcher import Launcher, LaunchOutcome, Plan, unwritten, unwritten_code
 from pliant.launch.tree.interfaces import controller_at
@@ -41,6 +41,14 @@ PHASES = {
     "ended": "ended",
     "over": "cleaned up",
 }
+
+
+class Kept(NamedTuple):
+    """What a process on this node has written."""
+
+    node: str
+    stdout: bytearray
+    stderr: bytearray
 
 
 def launch(  # noqa: PLR0913 - the options of a command
@@ -128,6 +136,8 @@ def launch(  # noqa: PLR0913 - the options of a command
     """Run a program on many nodes, over a tree of agents. The nodes are virtual ones of this machine, --hosts
     reached by ssh, or those of the Slurm allocation that this is called in."""
     names, starting = _nodes(nodes, hosts, tuple(ssh_option or ()), remote_python)
+    if starting.by != "fork":
+        networks.take(names, os.environ)
     sizes = _sizes(len(names), processes)
     _check_words(command)
     _check_trees(degree, routing or degree)
@@ -158,7 +168,7 @@ def launch(  # noqa: PLR0913 - the options of a command
         spawning=degree, routing=routing or degree, window=window, survive=survive, patience_s=patience_s,
         timeout_s=timeout_s,
     )  # fmt: skip
-    kept: dict[int, tuple[bytearray, bytearray]] = {}
+    kept: dict[int, Kept] = {}
     write = _keeper(kept) if as_json else _printer(tag=tag_output)
     outcome = asyncio.run(_run(plan, write))
     if trace is not None:
@@ -287,15 +297,21 @@ def _print_json(told: dict[str, Any], code: int) -> int:
     return code
 
 
-def _keeper(kept: dict[int, tuple[bytearray, bytearray]]) -> Callable[[str, t.Output], None]:
-    def write(_node: str, output: t.Output) -> None:
-        kept.setdefault(output.rank, (bytearray(), bytearray()))[output.error].extend(output.data)
+def _keeper(kept: dict[int, Kept]) -> Callable[[str, t.Output], None]:
+    def write(node: str, output: t.Output) -> None:
+        said = kept.setdefault(output.rank, Kept(node, bytearray(), bytearray()))
+        (said.stderr if output.error else said.stdout).extend(output.data)
 
     return write
 
 
-def _told(plan: Plan, outcome: LaunchOutcome, kept: dict[int, tuple[bytearray, bytearray]]) -> dict[str, Any]:
-    empty = (b"", b"")
+def _told(plan: Plan, outcome: LaunchOutcome, kept: dict[int, Kept]) -> dict[str, Any]:
+    """A process whose end is not known, as the launch was ended before it, has no code."""
+    ended: dict[int, tuple[str, int | None, float]] = {
+        rank: (each.node, None, 0.0) for rank, each in kept.items()
+    }
+    ended |= outcome.ended
+    empty = Kept("", bytearray(), bytearray())
     return {
         "nodes": len(plan.nodes),
         "processes": sum(plan.launch.sizes),
@@ -314,10 +330,10 @@ def _told(plan: Plan, outcome: LaunchOutcome, kept: dict[int, tuple[bytearray, b
                 "node": node,
                 "code": code,
                 "cpu_s": round(cpu_s, 4),
-                "stdout": kept.get(rank, empty)[0].decode(errors="replace"),
-                "stderr": kept.get(rank, empty)[1].decode(errors="replace"),
+                "stdout": kept.get(rank, empty).stdout.decode(errors="replace"),
+                "stderr": kept.get(rank, empty).stderr.decode(errors="replace"),
             }
-            for rank, (node, code, cpu_s) in outcome.ended.items()
+            for rank, (node, code, cpu_s) in sorted(ended.items())
         ],
     }
 

@@ -58,6 +58,16 @@ nodes = {nodes}
         (["--provider", "slurm", "--", "true"], "no Slurm allocation here: SLURM_JOB_NODELIST is not set"),
         (["--ssh-option=-p2", "--", "true"], "--ssh-option is for nodes that are reached by ssh"),
         (["--interface", "lo", "--", "true"], "--interface and --degree are for --hosts"),
+        (["--hostfile", "/no/such", "--", "true"], "--hostfile /no/such: No such file or directory"),
+        (
+            ["--hostfile", "/dev/null", "--", "true"],
+            "--hostfile /dev/null: it names no host; write one a line",
+        ),
+        (
+            ["--hosts", "a", "--hostfile", "/dev/null", "--", "true"],
+            "--hosts and --hostfile: give one of them",
+        ),
+        (["--hosts", "a,a.b.org", "--", "true"], "--hosts: a and a.b.org may be one host; name it once"),
     ],
 )
 def test_a_command_line_that_cannot_work_is_refused(arguments: list[str], said: str) -> None:

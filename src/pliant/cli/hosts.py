@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -17,12 +18,23 @@ from pliant.launch.tree.posting import Starting
 from pliant.live.node.dialects import LAUNCHERS
 from pliant.live.node.warmth import SWITCH
 from pliant.model.errors import PliantError
+from pliant.model.hostfile import HostSlots, parse_hostfile
+from pliant.model.hostfile import names as names_of
+from pliant.model.hosts import doubles, node_at
 from pliant.model.nodes import hostlist, parse_hostlist
 from pliant.plan import tree
 
 ALLOCATED = "SLURM_JOB_NODELIST"
 """Where Slurm says which nodes an allocation has."""
 SSH_OPTION = Annotated[list[str] | None, typer.Option(help="For ssh, such as -p2222; may be repeated.")]
+HOSTFILE = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Nodes that are reached by ssh, a line for each: host, host:slots, or host slots=4 max_slots=8; a name "
+        "again adds slots.",
+    ),
+]
 NOT_PASSED = ("SSH_", *LAUNCHERS)
 """Variables that speak of this process, and would be wrong elsewhere."""
 
@@ -63,24 +75,47 @@ def hosts_named(hosts: str) -> tuple[str, ...]:
     return _checked("--hosts", hosts)
 
 
-def _checked(what: str, text: str) -> tuple[str, ...]:
+def _listed(what: str, text: str) -> tuple[str, ...]:
+    """The nodes of a hostlist; PliantError that begins with ``what``."""
     try:
-        names = parse_hostlist(text)
+        return tuple(map(node_at, parse_hostlist(text)))
     except ValueError as error:
         raise PliantError(f"{what}: {error}") from None
+
+
+def _checked(what: str, text: str) -> tuple[str, ...]:
+    names = _listed(what, text)
     if not names:
         raise PliantError(f"{what} names no node")
-    if wrong := next((name for name in names if not _may_be(name)), None):
-        raise PliantError(f"{what}: no node is called {wrong!r}")
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise PliantError(
             f"{what}: {hostlist(twice)} twice; a node is there once, and may have several slots"
         )
-    return tuple(names)
+    _check_apart(what, names)
+    return names
 
 
-def _may_be(name: str) -> bool:
-    return not name.startswith(("-", ".")) and "/" not in name and is_text(name)
+def _check_apart(what: str, names: Iterable[str]) -> None:
+    """PliantError if two of them may be one host."""
+    for one, other in doubles(names):
+        raise PliantError(
+            f"{what}: {one} and {other} may be one host; name it once, or write both names in full"
+        )
+
+
+def hosts_in(path: Path) -> tuple[HostSlots, ...]:
+    """Those of ``--hostfile``; PliantError if it cannot be read, is no hostfile or names no host."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise PliantError(f"--hostfile {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise PliantError(f"--hostfile {path}: it is no text in UTF-8") from None
+    hosts = parse_hostfile(text, str(path))
+    if not hosts:
+        raise PliantError(f"--hostfile {path}: it names no host; write one a line")
+    _check_apart(f"--hostfile {path}", names_of(hosts))
+    return hosts
 
 
 def hosts_allocated() -> tuple[str, ...]:
@@ -92,19 +127,47 @@ def hosts_allocated() -> tuple[str, ...]:
     return _checked(ALLOCATED, listed)
 
 
+class HostOptions(NamedTuple):
+    """Which hosts are meant, None where the option is not given, and how they are reached."""
+
+    hosts: str | None = None
+    hostfile: Path | None = None
+    ssh_options: Sequence[str] = ()
+
+    @property
+    def by_ssh(self) -> bool:
+        """Whether hosts are named."""
+        return self.hosts is not None or self.hostfile is not None
+
+    @property
+    def starting(self) -> Starting:
+        """How agents are started on hosts that are named, or on those of the allocation."""
+        return Starting("ssh", tuple(self.ssh_options)) if self.by_ssh else Starting("srun")
+
+    def found(self) -> tuple[HostSlots, ...]:
+        """Those that are named, or those of the allocation; PliantError."""
+        if self.hosts is not None and self.hostfile is not None:
+            raise PliantError("--hosts and --hostfile: give one of them")
+        if self.hostfile is not None:
+            return hosts_in(self.hostfile)
+        return tuple(map(HostSlots, hosts_allocated() if self.hosts is None else hosts_named(self.hosts)))
+
+
 def hosts_of(
-    provider: ProviderName | None, hosts: str, *, ssh_options: Sequence[str], interface: str, degree: str
-) -> Hosts | None:
-    """The nodes that these options mean, None for virtual ones; PliantError where they do not go together.
+    provider: ProviderName | None, options: HostOptions, *, interface: str, degree: str
+) -> tuple[Hosts, int] | None:
+    """The nodes that these options mean, and how many slots each has at least; None for virtual ones. PliantError where
+    the options do not go together.
 
     An agent that was started by srun ends with whoever has started it, so that by default the controller starts all.
     """
-    kind = provider or (ProviderName.SSH if hosts else ProviderName.LOCAL)
-    if (kind is ProviderName.SSH) != bool(hosts):
+    kind = provider or (ProviderName.SSH if options.by_ssh else ProviderName.LOCAL)
+    if (kind is ProviderName.SSH) != options.by_ssh:
+        named = "--hosts" if options.hostfile is None else "--hostfile"
         raise PliantError(
-            f"--provider {kind.value} and --hosts: --hosts names the nodes of ssh, and of it alone"
+            f"--provider {kind.value} and {named}: {named} names the nodes of ssh, and of it alone"
         )
-    if ssh_options and kind is not ProviderName.SSH:
+    if options.ssh_options and kind is not ProviderName.SSH:
         raise PliantError("--ssh-option is for nodes that are reached by ssh: name them by --hosts")
     if kind is ProviderName.LOCAL:
         if interface or degree:
@@ -115,14 +178,16 @@ def hosts_of(
     except ValueError as error:
         raise PliantError(f"--degree: {error}") from None
     by_ssh = kind is ProviderName.SSH
-    names = hosts_named(hosts) if by_ssh else hosts_allocated()
+    found = options.found()
+    names = names_of(found)
     networks.take(names, os.environ)
-    return Hosts(
+    hosts = Hosts(
         names=names,
-        starting=Starting("ssh", tuple(ssh_options)) if by_ssh else Starting("srun"),
+        starting=options.starting,
         interface=interface,
         degree=degree or ("32" if by_ssh else "direct"),
         env=passed_on(),
         warm=os.environ.get(SWITCH) != "0",
         allocation="" if by_ssh else os.environ.get(JOB, ""),
     )
+    return hosts, min(host.slots for host in found)

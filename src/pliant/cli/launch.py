@@ -8,13 +8,14 @@ import os
 import select
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import typer
 
-from pliant.cli.hosts import ALLOCATED, SSH_OPTION, hosts_allocated, hosts_named, is_text, passed_on
+from pliant.cli.hosts import ALLOCATED, HOSTFILE, SSH_OPTION, HostOptions, is_text, passed_on
 from pliant.cli.outputs import check_output
 from pliant.daemon import networks, submission
 from pliant.daemon.directory import current_directory
@@ -23,6 +24,8 @@ from pliant.launch.tree.interfaces import controller_at
 from pliant.launch.tree.posting import Starting
 from pliant.model.durations import duration
 from pliant.model.errors import PliantError
+from pliant.model.hostfile import HostSlots, placed
+from pliant.model.hostfile import names as names_of
 from pliant.model.limits import LIVE_NODES
 from pliant.model.nodes import hostlist
 from pliant.model.words import count
@@ -71,6 +74,7 @@ def launch(  # noqa: PLR0913 - the options of a command
     hosts: Annotated[
         str | None, typer.Option(help="Nodes that are reached by ssh, as node[01-64] or a,b,c.")
     ] = None,
+    hostfile: HOSTFILE = None,
     mpi: Annotated[
         bool,
         typer.Option(
@@ -135,10 +139,10 @@ def launch(  # noqa: PLR0913 - the options of a command
 ) -> None:
     """Run a program on many nodes, over a tree of agents. The nodes are virtual ones of this machine, --hosts
     reached by ssh, or those of the Slurm allocation that this is called in."""
-    names, starting = _nodes(nodes, hosts, tuple(ssh_option or ()), remote_python)
+    there, starting = _nodes(nodes, HostOptions(hosts, hostfile, ssh_option or ()), remote_python)
+    names, sizes = names_of(there), _sizes(there, processes)
     if starting.by != "fork":
         networks.take(names, os.environ)
-    sizes = _sizes(len(names), processes)
     _check_words(command)
     _check_trees(degree, routing or degree)
     if window < 1:
@@ -236,30 +240,33 @@ def _write_trace(trace: Path, plan: Plan, outcome: LaunchOutcome) -> None:
 # ---- where ----------------------------------------------------------------------------------------------
 
 
-def _nodes(
-    count: int | None, hosts: str | None, options: tuple[str, ...], python: str
-) -> tuple[tuple[str, ...], Starting]:
-    """Their names, and how agents are started there."""
-    if hosts is not None:
-        names = hosts_named(hosts)
-        starting = Starting("ssh", options, python or sys.executable, chosen=bool(python), ships=True)
-    elif os.environ.get(ALLOCATED):
-        names, starting = hosts_allocated(), Starting("srun")
-    else:
+def _nodes(count: int | None, options: HostOptions, python: str) -> tuple[tuple[HostSlots, ...], Starting]:
+    """The nodes, and how agents are started there."""
+    if not options.by_ssh and not os.environ.get(ALLOCATED):
         if count is not None and not 1 <= count <= LIVE_NODES:
             raise PliantError(f"--nodes {count}: a machine has room for 1 to {LIVE_NODES} virtual nodes")
-        return tuple(f"n{i}" for i in range(count or 1)), Starting()
-    if count is not None and not 1 <= count <= len(names):
-        raise PliantError(f"--nodes {count}: there are {len(names)}, {hostlist(names)}")
-    return tuple(names[:count]), starting
+        return tuple(HostSlots(f"n{i}") for i in range(count or 1)), Starting()
+    found = options.found()
+    if count is not None and not 1 <= count <= len(found):
+        raise PliantError(f"--nodes {count}: there are {len(found)}, {hostlist(names_of(found))}")
+    starting = options.starting
+    if options.by_ssh:
+        starting = msgspec.structs.replace(
+            starting, python=python or starting.python, chosen=bool(python), ships=True
+        )
+    return found[:count], starting
 
 
-def _sizes(nodes: int, processes: int | None) -> tuple[int, ...]:
-    """How many processes each node has: as equal as can be, one by default."""
-    if processes is not None and processes < 1:
+def _sizes(hosts: Sequence[HostSlots], processes: int | None) -> tuple[int, ...]:
+    """How many processes each node has: as its slots say, one by default."""
+    if processes is None:
+        return (1,) * len(hosts)
+    if processes < 1:
         raise PliantError(f"--processes {processes}: it is 1 or more")
-    each, more = divmod(processes or nodes, nodes)
-    return tuple(each + (i < more) for i in range(nodes))
+    try:
+        return placed(processes, hosts)
+    except ValueError as error:
+        raise PliantError(f"--processes {processes}: {error}") from None
 
 
 # ---- output ---------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from rich.console import Console
 from pliant.cli import execute
 from pliant.cli import run_options as o
 from pliant.cli.execute import Variant
-from pliant.cli.hosts import SSH_OPTION, hosts_of
+from pliant.cli.hosts import HOSTFILE, SSH_OPTION, HostOptions, hosts_of
 from pliant.cli.outputs import check_report
 from pliant.cli.run_input import RunInput, of_command, script_is_input
 from pliant.files.batch import read_batch_file
@@ -56,6 +56,7 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     mpi: o.MPI = "",
     nodes: o.NODES = 0,
     hosts: o.HOSTS = "",
+    hostfile: HOSTFILE = None,
     provider: o.PROVIDER = None,
     ssh_option: SSH_OPTION = None,
     interface: o.INTERFACE = "",
@@ -80,9 +81,11 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     check_report(report, [text for text in (*words[:1], cost, *inputs_of(policy)) if text])
     costs = read_cost(cost)
     said = PolicySpec(policy, start or None, order or None)
-    where = hosts_of(provider, hosts, ssh_options=ssh_option or (), interface=interface, degree=degree)
+    named = HostOptions(hosts or None, hostfile, ssh_option or ())
+    where, slots = hosts_of(provider, named, interface=interface, degree=degree) or (None, 1)
     there = len(where.names) if where is not None else 0
-    batch = _batch(words, JobOptions(size, *_times(walltime, time_limit), kind, mpi), nodes, said, there)
+    job = JobOptions(size, *_times(walltime, time_limit), kind, mpi, slots)
+    batch = _batch(words, job, nodes, said, there)
     batch = _labelled(batch, label or (), where.names if where is not None else None)
     if not dry_run:
         _check_live(batch, rigid=rigid and not compare)
@@ -129,13 +132,15 @@ def _labelled(batch: Batch, given: Sequence[str], hosts: tuple[str, ...] | None)
 
 
 class JobOptions(NamedTuple):
-    """What the options say of a command's job; in a batch each job says so itself."""
+    """What the options say of a command's job, and how many ``slots`` each of its nodes has; in a batch each job says
+    so itself, and the cluster how many slots."""
 
     size: str = ""
     walltime: float | None = None
     time_limit: float | None = None
     kind: JobKind | None = None
     mpi: str = ""
+    slots: int = 1
 
     def job(self, words: list[str]) -> dict[str, Any]:
         """The command ``words`` as a job of a batch; BatchError."""
@@ -257,7 +262,7 @@ def _batch(
         job.check_unsaid(words[0])
         batch = read_batch_file(Path(words[0]), hosts or 8)
     else:
-        table = {"cluster": {"nodes": nodes or hosts or 8}, "jobs": [job.job(words)]}
+        table = {"cluster": {"nodes": nodes or hosts or 8, "slots": job.slots}, "jobs": [job.job(words)]}
         batch = read_batch(table, "the command line")
     said = policy.over(PolicySpec.of(batch.cluster))
     if hosts and (wanted := nodes or batch.cluster.nodes) > hosts:

@@ -184,6 +184,9 @@ _PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 """Of a hostlist: what is between two commas that are not in brackets."""
 
 
+_RANGES = re.compile(r"[-\d,]*")
+
+
 def parse_hostlist(text: str) -> list[str]:
     """Names of a hostlist such as ``n[0-2,5],x7`` or ``r[1-2]n[01-16]-ib``; ValueError where it is malformed, or stands
     for more than ``MOST_HOSTS`` nodes, which is found before it is expanded."""
@@ -219,6 +222,8 @@ def parse_counts(text: str) -> dict[str, int]:
 def _expanded(part: str, text: str, room: int) -> list[str]:
     """What the brackets of one part of ``text`` stand for, ``room`` names at most."""
     first, *rest = re.split(r"\[([^\[\]]*)\]", part)
+    if (not first or first.endswith("@")) and not _RANGES.fullmatch(rest[0]):
+        first, *rest = f"{first}[{rest[0]}]{rest[1]}", *rest[2:]  # a host, as in [::1]:2222
     if len(first) + sum(map(len, rest[1::2])) > HOST_CHARACTERS:
         raise ValueError(f"{_shown(part)}: no node has a name of more than {HOST_CHARACTERS} characters")
     names = [first]

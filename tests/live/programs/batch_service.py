@@ -11,7 +11,7 @@ from pathlib import Path
 
 from serving import serve
 
-from pliant.cli.hosts import hosts_of
+from pliant.cli.hosts import HostOptions, hosts_of
 from pliant.core.settings import Settings
 from pliant.drivers import Driver
 from pliant.drivers.fork import ForkedNodes
@@ -28,9 +28,9 @@ def driver_of(place: Path, run: str, hosts: str) -> Driver:
     """It begins in place of an earlier one if there was one."""
     if not hosts:
         return ForkedNodes(1, run, place / "run", grace=GRACE)
-    named = hosts_of(None, hosts, ssh_options=(), interface="", degree="3")
+    named = hosts_of(None, HostOptions(hosts), interface="", degree="3")
     assert named is not None
-    return TreeNodes(named, 1, run, place / "run", grace=GRACE)
+    return TreeNodes(named[0], 1, run, place / "run", grace=GRACE)
 
 
 async def main(place: Path, run: str, file: Path, hosts: str = "") -> None:

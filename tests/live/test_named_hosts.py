@@ -14,6 +14,8 @@ import pytest
 from harness import PATIENCE_S, PLIANT
 from test_launch import Launched
 
+from pliant.launch import shm
+
 SSH = """#!/bin/sh
 if [ "$1" = -G ]; then echo hostname ${at:-127.0.0.1}; exit; fi
 echo "$@" >>$log
@@ -77,3 +79,26 @@ def test_a_job_has_the_slots_of_a_hostfile(hosts: Hosts) -> None:
     assert ([job["state"] for job in run["jobs"]], run["nodes"]) == (["COMPLETED"], "a,b"), done.stderr
     said = (hosts.place / "out" / "sh.log").read_text().split("\n")
     assert sorted(filter(None, said)) == ["a 4"] * 2 + ["b 4"] * 2
+
+
+def test_nodes_of_one_host_may_have_names_that_begin_alike(hosts: Hosts) -> None:
+    """Each has files and processes of its own there."""
+    names = ["node1", "me@node1.io", "node11", "node1:22", "[::1]:22", "::1"]
+    answer = hosts.told("--hosts", ",".join(names), "-n", "12", "--", "sh", "-c", "echo $PLIANT_NODE")
+    assert [each["stdout"] for each in answer["outputs"]] == [f"{name}\n" for name in names for _ in (0, 1)]
+    (hosts.place / "[::1]:22.1.0.0.0.token").touch()
+    (hosts.place / ":.1.0.0.0.token").touch()
+    assert [each.node for each in shm.started(hosts.place, "[::1]:22")] == ["[::1]:22"]
+
+
+@pytest.mark.parametrize(
+    "words", [("--hosts", "a,[::1]:2222,me@b:22"), ("-N", "3", "--interface", "::1/128")]
+)
+def test_agents_listen_and_are_reached_by_ipv6(hosts: Hosts, words: tuple[str, ...]) -> None:
+    answer = hosts.told(*words, "--degree", "1", "--", "sh", "-c", "echo $PLIANT_PLACE_HOST", at="::1")
+    assert [(each["code"], each["stdout"]) for each in answer["outputs"]] == [(0, "::1\n")] * 3
+    if "--hosts" in words:
+        assert [each["node"] for each in answer["outputs"]] == ["a", "[::1]:2222", "me@b:22"]
+        logged = [line.partition(" exec ")[0] for line in hosts.log.read_text().splitlines()]
+        assert [line.rpartition(" -- ")[2] for line in logged] == ["a", "::1", "me@b"]
+        assert [line.partition("-p ")[2][:5].strip() for line in logged] == ["", "2222", "22 -o"]

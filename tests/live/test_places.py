@@ -107,8 +107,8 @@ def test_a_place_that_stands_still_for_seconds_loses_nothing() -> None:
 @pytest.mark.parametrize(
     ("host", "said"),
     [
-        ("0.0.0.0", "PLIANT_PLACE_HOST is '0.0.0.0'; it must be the IPv4 address at which"),  # noqa: S104
-        ("node7", "PLIANT_PLACE_HOST is 'node7'; it must be the IPv4 address at which"),
+        ("0.0.0.0", "PLIANT_PLACE_HOST is '0.0.0.0'; it must be the IP address at which"),  # noqa: S104
+        ("node7", "PLIANT_PLACE_HOST is 'node7'; it must be the IP address at which"),
         ("192.0.2.1", "place(0) cannot listen at 192.0.2.1 (PLIANT_PLACE_HOST): "),
     ],
 )
@@ -124,6 +124,26 @@ def test_an_address_where_no_place_can_be_reached_is_refused(host: str, said: st
     assert done.returncode == 1
     assert said in done.stderr
     assert "never" not in done.stdout
+
+
+def test_places_find_each_other_by_ipv6() -> None:
+    """A child that a place has forked has none of its connections."""
+    code = (
+        "import os\n"
+        "from pliant.apgas import at, places, run\n"
+        "from pliant.apgas.transport.sockets import _connections\n"
+        "def there():\n"
+        "    if not (child := os.fork()):\n"
+        "        os._exit(len([1 for _ in _connections()]))\n"
+        "    ends = {end for _, both in _connections() for end in both}\n"
+        "    return all(end.startswith('tcp://[::1]:') for end in ends), len(ends) > 1, os.waitpid(child, 0)[1]\n"
+        "run(lambda: print({at(place, there) for place in places()}), places=3)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        env={**os.environ, "PLIANT_PLACE_HOST": "::1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "{(True, True, 0)}\n"), done.stderr
 
 
 def test_an_executor_sends_no_variables_of_the_script_and_all_its_futures_end() -> None:

@@ -23,13 +23,14 @@ from hypothesis import strategies as st
 
 from pliant.launch.connection import Connection, Listener
 from pliant.launch.loop import EventLoop
-from pliant.launch.tree import links, pipes, shell
+from pliant.launch.tree import interfaces, links, pipes, shell
 from pliant.launch.tree.interfaces import InterfaceError, facing, listening_at
 from pliant.launch.tree.pipes import Spill
 from pliant.launch.tree.posting import Posting, Starting
 from pliant.launch.tree.shell import House, TreeShell
 from pliant.live.tree.launching import JOB, ForAll, Launching, LineCutter, Note, Print, start_of
 from pliant.live.tree.messages import Seat
+from pliant.model.hosts import apart
 from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
@@ -321,7 +322,7 @@ def test_both_ends_of_a_link_know_the_secret() -> None:
 
 def test_what_was_said_before_opens_no_link() -> None:
     """An answer is good for one link alone, and its own end's answer does not serve the other."""
-    with listening("one") as (contact, heard), socket.create_connection(links.address(contact), 5) as call:
+    with listening("one") as (contact, heard), socket.create_connection(apart(contact), 5) as call:
         call.sendall(b"0" * 32)
         answer = call.recv(96, socket.MSG_WAITALL)
         call.sendall(b"00000007" + answer[32:])
@@ -398,6 +399,27 @@ def test_where_agents_listen() -> None:
         listening_at("eth77")
     with pytest.raises(InterfaceError, match=r"there is no way to no\.such\.host\.invalid"):
         facing("no.such.host.invalid")
+
+
+def test_where_agents_listen_by_ipv6(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rows = "{0:032x} 01 80 10 80 lo\nfe80{0:028x} 02 40 20 80 eth0\n20010db8{0:024x} 02 40 00 80 eth0\n"
+    monkeypatch.setattr(interfaces, "IPV6", str(tmp_path / "if_inet6"))
+    (tmp_path / "if_inet6").write_text(rows.format(1))
+    assert listening_at("::1") == listening_at("::/64") == listening_at("lo", "2001:db8::7") == "::1"
+    assert listening_at("lo", "10.0.0.1") == "127.0.0.1"
+    assert listening_at("2001:db8::/32") == "2001:db8::1"
+    with pytest.raises(InterfaceError, match=r"nothing here is 'fe80::/64'; .* eth0 2001:db8::1"):
+        listening_at("fe80::/64")  # the same network is on each link
+    with pytest.raises(InterfaceError, match=r"there is no way to 127\.0\.0\.1: "):
+        facing("127.0.0.1", "inet6")
+
+
+def test_a_node_has_the_port_of_its_sshd() -> None:
+    here = Starting("ssh", ("-p", "1"))
+    assert here.command("me@[2001:db8::1]:2222")[-9:-1] == [
+        "-p", "2222", "-p", "1", "-o", "ConnectTimeout=20", "--", "me@2001:db8::1",
+    ]  # fmt: skip
+    assert here.command("node7:22")[-2] == "node7"
 
 
 def test_how_agents_are_started() -> None:

@@ -140,12 +140,12 @@ def _host() -> str:
     """Where this place listens, and others reach it."""
     text = os.environ.get("PLIANT_PLACE_HOST", "") or "127.0.0.1"
     try:
-        reachable = not ipaddress.IPv4Address(text).is_unspecified
+        reachable = not ipaddress.ip_address(text).is_unspecified
     except ValueError:
         reachable = False
     if not reachable:
         raise PliantError(
-            f"PLIANT_PLACE_HOST is {text!r}; it must be the IPv4 address at which other places reach this one"
+            f"PLIANT_PLACE_HOST is {text!r}; it must be the IP address at which other places reach this one"
         )
     return text
 

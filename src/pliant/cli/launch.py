@@ -72,7 +72,8 @@ def launch(  # noqa: PLR0913 - the options of a command
         int | None, typer.Option("-n", "--processes", help="How many processes; default: one a node.")
     ] = None,
     hosts: Annotated[
-        str | None, typer.Option(help="Nodes that are reached by ssh, as node[01-64] or a,b,c.")
+        str | None,
+        typer.Option(help="Nodes that are reached by ssh, as node[01-64], a,b:2222 or [2001:db8::5]:2222."),
     ] = None,
     hostfile: HOSTFILE = None,
     mpi: Annotated[
@@ -100,7 +101,7 @@ def launch(  # noqa: PLR0913 - the options of a command
     survive: Annotated[bool, typer.Option("--survive", help="Go on without nodes that are lost.")] = False,
     ssh_option: SSH_OPTION = None,
     interface: Annotated[
-        str, typer.Option(help="Where agents listen: its name, or a network: 10.0.0.0/16.")
+        str, typer.Option(help="Where agents listen: its name, or a network: 10.0.0.0/16, 2001:db8::/64.")
     ] = "",
     stdin: Annotated[int, typer.Option(help="The process that reads standard input; -1: none.")] = 0,
     tag_output: Annotated[

@@ -58,7 +58,7 @@ NODES = Annotated[
 HOSTS = Annotated[
     str,
     typer.Option(
-        help="Run on nodes that are reached by ssh, as node[01-16] or a,b,c, in place of virtual ones."
+        help="Run on nodes that are reached by ssh, as node[01-16], a,b:2222 or [::1]:2222, not on virtual ones."
     ),
 ]
 LABEL = Annotated[
@@ -73,7 +73,8 @@ PROVIDER = Annotated[
     typer.Option(help="Where nodes come from; slurm: from the allocation that this is called in."),
 ]
 INTERFACE = Annotated[
-    str, typer.Option(help="Where the hosts' agents listen: its name, or a network: 10.0.0.0/16.")
+    str,
+    typer.Option(help="Where the hosts' agents listen: its name, or a network: 10.0.0.0/16, 2001:db8::/64."),
 ]
 DEGREE = Annotated[
     str,

@@ -57,10 +57,15 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _pattern(node: str) -> str:
+    """One for the names of a node, which may have a bracket, or of all nodes."""
+    return node if node == "*" else "".join(f"[{each}]" if each in "*?[" else each for each in node)
+
+
 def started(runtime: Path, node: str = "*") -> list[GroupFiles]:
     """The groups of a node (of all nodes) that were started and not yet cleared away."""
     found = []
-    for path in runtime.glob(f"{node}.*.*.*.*.token"):
+    for path in runtime.glob(f"{_pattern(node)}.*.*.*.*.token"):
         name, *numbers = path.name.removesuffix(".token").rsplit(".", 4)
         found.append(GroupFiles(name, *map(int, numbers)))
     return found
@@ -68,7 +73,7 @@ def started(runtime: Path, node: str = "*") -> list[GroupFiles]:
 
 def sweep(runtime: Path, run: str, node: str = "*", *, tokens: bool = True) -> None:
     """Clear up after all groups of a node (of all nodes) whose agent is dead; without ``tokens`` theirs stay."""
-    for path in SHM.glob(directory(run, node).name):
+    for path in SHM.glob(directory(run, _pattern(node)).name):
         remove(path)
     for files in started(runtime, node):
         files.clear(runtime, run, token=tokens)

@@ -28,6 +28,7 @@ from pliant.apgas.runtime import Runtime
 from pliant.apgas.transport.keys import Contact, Keys
 from pliant.apgas.transport.lanes import MARK, Lanes
 from pliant.model.errors import PliantError
+from pliant.model.hosts import contact
 
 LINGER_MS = 2000
 """How long what was sent last may take to leave."""
@@ -84,9 +85,10 @@ class Sockets:
         self._router.curve_publickey = keys.server_public.encode("ascii")
         self._router.curve_secretkey = keys.server_secret.encode("ascii")
         self._router.rcvhwm = 0
+        self._router.ipv6 = ":" in host
         self._beat(self._router)
         port = self._bind(host)
-        self.address = f"tcp://{host}:{port}"
+        self.address = _address((host, port))
         self.contact = Contact(keys, self.address)
         """What other places have to know to come to this one."""
         self._lanes = Lanes(runtime.here, self.address, keys.client_secret)
@@ -113,7 +115,7 @@ class Sockets:
     def _bind(self, host: str) -> int:
         """The port at which this place listens; PliantError if ``host`` is none of this machine's addresses."""
         try:
-            return self._router.bind_to_random_port(f"tcp://{host}")
+            return self._router.bind_to_random_port(_address((host, 0)).removesuffix(":0"))
         except zmq.ZMQError as error:
             self._incoming.destroy(linger=0)
             raise PliantError(
@@ -185,6 +187,7 @@ class Sockets:
         dealer.curve_publickey = keys.client_public.encode("ascii")
         dealer.curve_secretkey = keys.client_secret.encode("ascii")
         dealer.sndhwm = 0
+        dealer.ipv6 = "[" in self._addresses[place]
         dealer.reconnect_ivl = -1
         self._beat(dealer)
         self._new.append((dealer.get_monitor_socket(sum(_WHY) | sum(_REFUSED)), place))
@@ -302,12 +305,16 @@ def _connections() -> Iterator[tuple[int, set[str]]]:
             if not stat.S_ISSOCK(os.fstat(number).st_mode):
                 continue
             with socket.socket(fileno=os.dup(number)) as connection:
-                if connection.family == socket.AF_INET and connection.type == socket.SOCK_STREAM:
+                if connection.family in _TCP and connection.type == socket.SOCK_STREAM:
                     ends = {_address(connection.getsockname())}
                     with contextlib.suppress(OSError):  # it listens
                         ends.add(_address(connection.getpeername()))
                     yield number, ends
 
 
+_TCP = (socket.AF_INET, socket.AF_INET6)
+
+
 def _address(end: tuple[str, int]) -> str:
-    return f"tcp://{end[0]}:{end[1]}"
+    """What ZeroMQ calls an end; of IPv6 there is more than host and port."""
+    return f"tcp://{contact(*end[:2])}"

@@ -77,8 +77,9 @@ def _call(mine: Posting) -> tuple[socket.socket, str]:
         raise PliantError(
             f"{mine.node} does not reach {mine.parent}, which has started it: {error}"
         ) from error
+    here = str(parent.getsockname()[0])
     try:
-        return parent, listening_at(mine.listen) if mine.listen else str(parent.getsockname()[0])
+        return parent, listening_at(mine.listen, here) if mine.listen else here
     except InterfaceError as error:
         parent.close()
         raise PliantError(f"{mine.node}: {error}") from error

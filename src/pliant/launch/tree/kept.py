@@ -14,6 +14,7 @@ import msgspec
 
 from pliant.live.tree import messages as b
 from pliant.model.errors import PliantError
+from pliant.model.hosts import apart
 
 
 class KeptRoot(msgspec.Struct, frozen=True):
@@ -34,11 +35,11 @@ class KeptRoot(msgspec.Struct, frozen=True):
 
     @property
     def port(self) -> int:
-        return int(self.contact.rpartition(":")[2])
+        return apart(self.contact)[1]
 
     @property
     def host(self) -> str:
-        return self.contact.rpartition(":")[0]
+        return apart(self.contact)[0] if self.contact else ""
 
     def more(self, nodes: Sequence[str]) -> KeptRoot:
         """As these nodes are added."""

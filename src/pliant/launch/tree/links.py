@@ -17,6 +17,7 @@ from pliant.launch.connection import Connection
 from pliant.launch.loop import Loop
 from pliant.model.deadlines import CONTROLLER_STOPPED_S, LINK_GREET_S, LINK_PROBE_S, LINK_PROBES
 from pliant.model.errors import PliantError
+from pliant.model.hosts import apart
 from pliant.protocol import codec
 from pliant.protocol.branches import LinkMessage
 
@@ -50,17 +51,12 @@ def _expect(there: bytes, should: bytes, who: str) -> None:
         raise StrangerError(f"{who} does not belong to this launch")
 
 
-def address(contact: str) -> tuple[str, int]:
-    host, _, port = contact.rpartition(":")
-    return host, int(port)
-
-
 def call(
     contact: str, rank: int, secret: str, within_s: float = LINK_GREET_S, *, patient: bool = False
 ) -> socket.socket:
     """A link to the agent that is reached at ``contact``, as ``rank``; OSError or StrangerError if there is none in
     time. ``patient``: it may be stopped; its machine is there."""
-    link = socket.create_connection(address(contact), within_s)
+    link = socket.create_connection(apart(contact), within_s)
     try:
         if link.getsockname() == link.getpeername():
             raise ConnectionRefusedError(

@@ -14,6 +14,7 @@ from pliant.launch.tree import LEAVING
 from pliant.live.tree.messages import Seat
 from pliant.model.deadlines import AGENT_START_S
 from pliant.model.errors import PliantError
+from pliant.model.hosts import address
 
 _ENTER = "import sys; sys.path += sys.argv[2:4]; from pliant.launch.tree.__main__ import main; main()"
 """An agent as a program, without what Python does for others: looking through all that is installed, for one thing."""
@@ -115,9 +116,10 @@ class Starting(msgspec.Struct, frozen=True):
         match self.by:
             case "ssh":
                 timeout = f"ConnectTimeout={max(1, round(within_s * SSH_SHARE))}"
+                at, options = self.login(node)
                 # The user's options come first: ssh takes the first of two.
-                options = ["-T", "-o", "BatchMode=yes", *self.options, "-o", timeout]
-                return ["ssh", *options, "--", node, f"exec {shlex.join(self._found(node, run))}"]
+                options = ["-T", "-o", "BatchMode=yes", *options, "-o", timeout]
+                return ["ssh", *options, "--", at, f"exec {shlex.join(self._found(node, run))}"]
             case "srun":
                 where = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", "--overlap", "--quiet"]
                 return ["srun", *where, *self.options, "--", *agent]
@@ -140,6 +142,11 @@ class Starting(msgspec.Struct, frozen=True):
             LEAVING,
         ]
         return ["sh", "-c", _FIND.format(names=shlex.join(names)), "sh", *agent]
+
+    def login(self, node: str) -> tuple[str, list[str]]:
+        """What ssh has to be told of a node: its destination, and options, of which ssh takes the first of two."""
+        at = address(node)
+        return at.login, [*(["-p", str(at.port)] if at.port else []), *self.options]
 
     @property
     def leaves(self) -> bool:

@@ -23,6 +23,7 @@ from pliant.launch.tree.posting import Posting
 from pliant.live.tree import messages as b
 from pliant.live.tree import recording
 from pliant.live.tree.branch import Branch
+from pliant.model import hosts
 from pliant.model.deadlines import CONTROLLER_STOPPED_S, LINK_BEAT_S, LINK_SILENCE_S, TREE_END_S, TREE_LATE_S
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
@@ -102,8 +103,9 @@ class TreeShell:
         that begins in place of an earlier one listens at that one's ``port`` and is ``resumed``. OSError if it cannot
         listen there."""
         self._loop = loop
-        server = socket.create_server((host, port), backlog=BACKLOG)
-        contact = f"{host}:{server.getsockname()[1]}"
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        server = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        contact = hosts.contact(host, server.getsockname()[1])
         self._server = Listener(loop, server, self._answer)
         seat = msgspec.structs.replace(self._mine.seat, contact=contact)
         self._mine = msgspec.structs.replace(self._mine, seat=seat, parent=contact)

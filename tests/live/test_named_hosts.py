@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +18,17 @@ from pliant.launch import shm
 SSH = """#!/bin/sh
 if [ "$1" = -G ]; then echo hostname ${at:-127.0.0.1}; exit; fi
 echo "$@" >>$log
+unset SSH_X SSH_Z
 while [ "$1" != -- ]; do shift; done
 exec sh -c "$3"
+"""
+
+
+RSH = """#!/bin/sh
+for word; do case $word in exec*) ;; *) printf '%s ' "$word" >>$log ;; esac; done
+echo >>$log
+while [ $# -gt 2 ]; do shift; done
+exec sh -c "$2"
 """
 
 
@@ -30,11 +38,16 @@ class Hosts(Launched):
     def __init__(self, place: Path) -> None:
         super().__init__()
         self.place = place
-        path = place / "ssh"
-        path.write_text(SSH)
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        self.script("ssh", SSH)
         self.log = place / "log"
         self.env = {"PATH": f"{place}:{os.environ['PATH']}", "log": str(self.log)}
+
+    def script(self, name: str, text: str) -> str:
+        """The path of a program that is written down."""
+        path = self.place / name
+        path.write_text(text)
+        path.chmod(0o700)
+        return str(path)
 
     def told(self, *words: str, **env: str) -> dict[str, Any]:
         """What ``--json`` says."""
@@ -69,16 +82,26 @@ def test_a_job_has_the_slots_of_a_hostfile(hosts: Hosts) -> None:
     """As many as the host has that has the fewest."""
     file = hosts.place / "hosts"
     file.write_text("a:2\nb slots=3\n")
-    words = ["--hostfile", str(file), "-N", "2", "--json", "--output", str(hosts.place / "out")]
+    words = [
+        "--hostfile",
+        str(file),
+        "-N",
+        "2",
+        "--json",
+        "--output",
+        str(hosts.place / "out"),
+        "-x",
+        "GIVEN=x",
+    ]
     done = subprocess.run(
-        [PLIANT, "run", *words, "--", "sh", "-c", "echo $PLIANT_NODE $PMI_SIZE"],
+        [PLIANT, "run", *words, "--", "sh", "-c", "echo $PLIANT_NODE $PMI_SIZE $GIVEN"],
         env={**os.environ, **hosts.env}, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     [run] = json.loads(done.stdout)["runs"]
     assert ([job["state"] for job in run["jobs"]], run["nodes"]) == (["COMPLETED"], "a,b"), done.stderr
     said = (hosts.place / "out" / "sh.log").read_text().split("\n")
-    assert sorted(filter(None, said)) == ["a 4"] * 2 + ["b 4"] * 2
+    assert sorted(filter(None, said)) == ["a 4 x"] * 2 + ["b 4 x"] * 2
 
 
 def test_nodes_of_one_host_may_have_names_that_begin_alike(hosts: Hosts) -> None:
@@ -102,3 +125,59 @@ def test_agents_listen_and_are_reached_by_ipv6(hosts: Hosts, words: tuple[str, .
         logged = [line.partition(" exec ")[0] for line in hosts.log.read_text().splitlines()]
         assert [line.rpartition(" -- ")[2] for line in logged] == ["a", "::1", "me@b"]
         assert [line.partition("-p ")[2][:5].strip() for line in logged] == ["", "2222", "22 -o"]
+
+
+def test_another_command_may_be_in_the_place_of_ssh(hosts: Hosts) -> None:
+    """For all agents of the tree, and by its path from here."""
+    hosts.script("my rsh", RSH)
+    words = ("--hosts", "localhost,me@[::1]:22,b", "--degree", "1", "--ssh-option=-l", "--ssh-option=you")
+    shell = f"'{os.path.relpath(hosts.place)}/my rsh' -v"
+    answer = hosts.told(*words, "--remote-shell", shell, "--", "sh", "-c", "echo $PLIANT_NODE")
+    assert [each["stdout"] for each in answer["outputs"]] == ["localhost\n", "me@[::1]:22\n", "b\n"]
+    assert hosts.log.read_text().splitlines() == [
+        "-v -l you localhost ", "-v -p 22 -l you me@::1 ", "-v -l you b ",
+    ]  # fmt: skip
+
+
+def test_variables_are_sent_and_hosts_left_out(hosts: Hosts) -> None:
+    words = [
+        "--hosts",
+        "a,b,c.cluster.org,me@d:22,e",
+        "--exclude",
+        "b,c,d",
+        "-x",
+        "SSH_X",
+        "-x",
+        "Y=1=2",
+        "-x",
+        "NO",
+    ]
+    answer = hosts.told(
+        *words, "--", "sh", "-c", 'echo "$SSH_X $Y $PLIANT_NODE ${NO-none} $SSH_Z"', SSH_X="x y", SSH_Z="z"
+    )
+    assert [each["stdout"] for each in answer["outputs"]] == ["x y 1=2 a none \n", "x y 1=2 e none \n"]
+    assert answer["stderr"] == "pliant: -x NO: there is no such variable here, and none is sent\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--hosts", "a,b", "--exclude", "a,b"], "--exclude a,b: no host is left of a,b"),
+        (["--hosts", "a", "--exclude", "a["], "--exclude: 'a[' is no hostlist"),
+        (
+            ["--exclude", "a"],
+            "--exclude is for nodes that are reached by ssh: name them by --hosts or --hostfile",
+        ),
+        (["--remote-shell", "sh"], "--remote-shell is for nodes that are reached by ssh"),
+        (
+            ["--hosts", "a", "--remote-shell", "no/such x"],
+            "there is no command 'no/such' here; give its path",
+        ),
+        (["--hosts", "a", "--remote-shell", "'x"], "--remote-shell 'x: No closing quotation"),
+        (["-x", "=1"], "-x '=1': no variable in UTF-8; write -x NAME or -x NAME=VALUE"),
+    ],
+)
+def test_options_of_hosts_that_cannot_work_are_told(hosts: Hosts, words: list[str], said: str) -> None:
+    code, _, err = hosts.run(*words, "--", "true")
+    assert code == 2
+    assert said in err

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -20,7 +23,7 @@ from pliant.live.node.warmth import SWITCH
 from pliant.model.errors import PliantError
 from pliant.model.hostfile import HostSlots, parse_hostfile
 from pliant.model.hostfile import names as names_of
-from pliant.model.hosts import doubles, node_at
+from pliant.model.hosts import doubles, excluded, node_at
 from pliant.model.nodes import hostlist, parse_hostlist
 from pliant.plan import tree
 
@@ -33,6 +36,28 @@ HOSTFILE = Annotated[
         metavar="FILE",
         help="Nodes that are reached by ssh, a line for each: host, host:slots, or host slots=4 max_slots=8; a name "
         "again adds slots.",
+    ),
+]
+EXCLUDE = Annotated[
+    str,
+    typer.Option(
+        metavar="NAMES", help="Leave these hosts out, as node[03-04]; node3 also means node3.cluster.org."
+    ),
+]
+REMOTE_SHELL = Annotated[
+    str,
+    typer.Option(
+        metavar="CMD",
+        help="In the place of ssh, on all nodes: called as CMD [options] host command, with the options of "
+        "--ssh-option.",
+    ),
+]
+SEND = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-x",
+        metavar="VAR[=VALUE]",
+        help="Send this variable, with its value here or another one; may be repeated. Others are sent as well.",
     ),
 ]
 NOT_PASSED = ("SSH_", *LAUNCHERS)
@@ -132,25 +157,82 @@ class HostOptions(NamedTuple):
 
     hosts: str | None = None
     hostfile: Path | None = None
+    exclude: str = ""
     ssh_options: Sequence[str] = ()
+    remote_shell: str = ""
 
     @property
     def by_ssh(self) -> bool:
         """Whether hosts are named."""
         return self.hosts is not None or self.hostfile is not None
 
-    @property
     def starting(self) -> Starting:
-        """How agents are started on hosts that are named, or on those of the allocation."""
-        return Starting("ssh", tuple(self.ssh_options)) if self.by_ssh else Starting("srun")
+        """How agents are started on hosts that are named, or on those of the allocation; PliantError."""
+        if not self.by_ssh:
+            return Starting("srun")
+        return Starting("ssh", tuple(self.ssh_options), shell=_command(self.remote_shell))
 
     def found(self) -> tuple[HostSlots, ...]:
-        """Those that are named, or those of the allocation; PliantError."""
+        """Those that are named, or those of the allocation, without those that are excluded; PliantError."""
         if self.hosts is not None and self.hostfile is not None:
             raise PliantError("--hosts and --hostfile: give one of them")
         if self.hostfile is not None:
-            return hosts_in(self.hostfile)
-        return tuple(map(HostSlots, hosts_allocated() if self.hosts is None else hosts_named(self.hosts)))
+            found = hosts_in(self.hostfile)
+        else:
+            found = tuple(
+                map(HostSlots, hosts_allocated() if self.hosts is None else hosts_named(self.hosts))
+            )
+        names = _listed("--exclude", self.exclude)
+        left = tuple(host for host in found if not excluded(host.name, names))
+        if not left:
+            raise PliantError(f"--exclude {self.exclude}: no host is left of {hostlist(names_of(found))}")
+        return left
+
+    def check_unused(self, *, allocated: bool) -> None:
+        """PliantError if anything is said that is for hosts alone, though none are named. Those that are ``allocated``
+        can be excluded."""
+        for option, value in (
+            ("--ssh-option", self.ssh_options),
+            ("--remote-shell", self.remote_shell),
+            ("--exclude", self.exclude and not allocated),
+        ):
+            if value and not self.by_ssh:
+                raise PliantError(
+                    f"{option} is for nodes that are reached by ssh: name them by --hosts or --hostfile"
+                )
+
+
+def _command(text: str) -> tuple[str, ...]:
+    """The words of ``--remote-shell``; PliantError if there is no such command here."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise PliantError(f"--remote-shell {text}: {error}") from None
+    if not words:
+        return ()
+    if (path := shutil.which(words[0])) is None:
+        raise PliantError(f"--remote-shell {text}: there is no command {words[0]!r} here; give its path")
+    # Agents on other nodes look for it too, from another directory.
+    return (os.path.abspath(path) if "/" in words[0] else words[0], *words[1:])  # noqa: PTH100 - symlinks stay
+
+
+def sent(variables: Sequence[str]) -> dict[str, str]:
+    """The variables of ``-x`` with their values; a line on standard error for one that is not here. PliantError for
+    what can be no variable."""
+    found: dict[str, str] = {}
+    for text in variables:
+        name, equals, value = text.partition("=")
+        if (
+            not name
+            or not is_text(text)
+            or not is_text(value := value if equals else os.environ.get(name, ""))
+        ):
+            raise PliantError(f"-x {text!r}: no variable in UTF-8; write -x NAME or -x NAME=VALUE")
+        if equals or name in os.environ:
+            found[name] = value
+        else:
+            sys.stderr.write(f"pliant: -x {name}: there is no such variable here, and none is sent\n")
+    return found
 
 
 def hosts_of(
@@ -167,8 +249,7 @@ def hosts_of(
         raise PliantError(
             f"--provider {kind.value} and {named}: {named} names the nodes of ssh, and of it alone"
         )
-    if options.ssh_options and kind is not ProviderName.SSH:
-        raise PliantError("--ssh-option is for nodes that are reached by ssh: name them by --hosts")
+    options.check_unused(allocated=kind is ProviderName.SLURM)
     if kind is ProviderName.LOCAL:
         if interface or degree:
             raise PliantError("--interface and --degree are for --hosts and --provider slurm")
@@ -183,7 +264,7 @@ def hosts_of(
     networks.take(names, os.environ)
     hosts = Hosts(
         names=names,
-        starting=options.starting,
+        starting=options.starting(),
         interface=interface,
         degree=degree or ("32" if by_ssh else "direct"),
         env=passed_on(),

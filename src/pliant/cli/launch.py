@@ -15,7 +15,18 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import typer
 
-from pliant.cli.hosts import ALLOCATED, HOSTFILE, SSH_OPTION, HostOptions, is_text, passed_on
+from pliant.cli.hosts import (
+    ALLOCATED,
+    EXCLUDE,
+    HOSTFILE,
+    REMOTE_SHELL,
+    SEND,
+    SSH_OPTION,
+    HostOptions,
+    is_text,
+    passed_on,
+    sent,
+)
 from pliant.cli.outputs import check_output
 from pliant.daemon import networks, submission
 from pliant.daemon.directory import current_directory
@@ -76,6 +87,7 @@ def launch(  # noqa: PLR0913 - the options of a command
         typer.Option(help="Nodes that are reached by ssh, as node[01-64], a,b:2222 or [2001:db8::5]:2222."),
     ] = None,
     hostfile: HOSTFILE = None,
+    exclude: EXCLUDE = "",
     mpi: Annotated[
         bool,
         typer.Option(
@@ -100,6 +112,8 @@ def launch(  # noqa: PLR0913 - the options of a command
     window: Annotated[int, typer.Option(help="How many agents each agent starts at a time.")] = 32,
     survive: Annotated[bool, typer.Option("--survive", help="Go on without nodes that are lost.")] = False,
     ssh_option: SSH_OPTION = None,
+    remote_shell: REMOTE_SHELL = "",
+    send: SEND = None,
     interface: Annotated[
         str, typer.Option(help="Where agents listen: its name, or a network: 10.0.0.0/16, 2001:db8::/64.")
     ] = "",
@@ -140,7 +154,8 @@ def launch(  # noqa: PLR0913 - the options of a command
 ) -> None:
     """Run a program on many nodes, over a tree of agents. The nodes are virtual ones of this machine, --hosts
     reached by ssh, or those of the Slurm allocation that this is called in."""
-    there, starting = _nodes(nodes, HostOptions(hosts, hostfile, ssh_option or ()), remote_python)
+    options = HostOptions(hosts, hostfile, exclude, ssh_option or (), remote_shell)
+    there, starting = _nodes(nodes, options, remote_python)
     names, sizes = names_of(there), _sizes(there, processes)
     if starting.by != "fork":
         networks.take(names, os.environ)
@@ -157,7 +172,7 @@ def launch(  # noqa: PLR0913 - the options of a command
     dialect, told = submission.dialect_of(command, mpi_is) if mpi or mpi_is else ("launch", {})
     what = t.Launch(
         tuple(command),
-        {**told, **passed_on()},
+        {**told, **passed_on(), **sent(send or ())},
         current_directory() if cwd is None else str(cwd),
         sizes,
         dialect,
@@ -243,14 +258,16 @@ def _write_trace(trace: Path, plan: Plan, outcome: LaunchOutcome) -> None:
 
 def _nodes(count: int | None, options: HostOptions, python: str) -> tuple[tuple[HostSlots, ...], Starting]:
     """The nodes, and how agents are started there."""
-    if not options.by_ssh and not os.environ.get(ALLOCATED):
+    is_allocated = bool(os.environ.get(ALLOCATED))
+    options.check_unused(allocated=is_allocated)
+    if not options.by_ssh and not is_allocated:
         if count is not None and not 1 <= count <= LIVE_NODES:
             raise PliantError(f"--nodes {count}: a machine has room for 1 to {LIVE_NODES} virtual nodes")
         return tuple(HostSlots(f"n{i}") for i in range(count or 1)), Starting()
     found = options.found()
     if count is not None and not 1 <= count <= len(found):
         raise PliantError(f"--nodes {count}: there are {len(found)}, {hostlist(names_of(found))}")
-    starting = options.starting
+    starting = options.starting()
     if options.by_ssh:
         starting = msgspec.structs.replace(
             starting, python=python or starting.python, chosen=bool(python), ships=True

@@ -16,7 +16,7 @@ from rich.console import Console
 from pliant.cli import execute
 from pliant.cli import run_options as o
 from pliant.cli.execute import Variant
-from pliant.cli.hosts import HOSTFILE, SSH_OPTION, HostOptions, hosts_of
+from pliant.cli.hosts import EXCLUDE, HOSTFILE, REMOTE_SHELL, SEND, SSH_OPTION, HostOptions, hosts_of, sent
 from pliant.cli.outputs import check_report
 from pliant.cli.run_input import RunInput, of_command, script_is_input
 from pliant.files.batch import read_batch_file
@@ -57,8 +57,11 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     nodes: o.NODES = 0,
     hosts: o.HOSTS = "",
     hostfile: HOSTFILE = None,
+    exclude: EXCLUDE = "",
     provider: o.PROVIDER = None,
     ssh_option: SSH_OPTION = None,
+    remote_shell: REMOTE_SHELL = "",
+    send: SEND = None,
     interface: o.INTERFACE = "",
     label: o.LABEL = None,
     degree: o.DEGREE = "",
@@ -81,11 +84,11 @@ def run(  # noqa: PLR0913 -- a command has its options as parameters
     check_report(report, [text for text in (*words[:1], cost, *inputs_of(policy)) if text])
     costs = read_cost(cost)
     said = PolicySpec(policy, start or None, order or None)
-    named = HostOptions(hosts or None, hostfile, ssh_option or ())
+    named = HostOptions(hosts or None, hostfile, exclude, ssh_option or (), remote_shell)
     where, slots = hosts_of(provider, named, interface=interface, degree=degree) or (None, 1)
     there = len(where.names) if where is not None else 0
     job = JobOptions(size, *_times(walltime, time_limit), kind, mpi, slots)
-    batch = _batch(words, job, nodes, said, there)
+    batch = _sending(_batch(words, job, nodes, said, there), sent(send or ()))
     batch = _labelled(batch, label or (), where.names if where is not None else None)
     if not dry_run:
         _check_live(batch, rigid=rigid and not compare)
@@ -129,6 +132,12 @@ def _labelled(batch: Batch, given: Sequence[str], hosts: tuple[str, ...] | None)
         if hosts is not None and name not in hosts:
             raise BatchError(f"labels: {name!r} is none of the hosts; there are {hostlist(hosts)}")
     return msgspec.structs.replace(batch, cluster=msgspec.structs.replace(batch.cluster, labels=labels))
+
+
+def _sending(batch: Batch, variables: dict[str, str]) -> Batch:
+    """The batch whose jobs have these variables, unless they have them themselves."""
+    jobs = [msgspec.structs.replace(job, env={**variables, **job.env}) for job in batch.jobs]
+    return msgspec.structs.replace(batch, jobs=tuple(jobs))
 
 
 class JobOptions(NamedTuple):

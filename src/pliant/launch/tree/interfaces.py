@@ -81,8 +81,8 @@ def controller_at(node: str, interface: str, starting: Starting) -> str:
 
 def _host(node: str, starting: Starting) -> tuple[str, str]:
     """What OpenSSH's configuration makes of a node's name, and which family of addresses it asks for."""
-    if starting.by != "ssh":
-        return node, ""
+    if starting.by != "ssh" or starting.shell:
+        return address(node).host, ""
     import subprocess  # at the controller alone, and slow to load
 
     login, options = starting.login(node)

@@ -100,7 +100,7 @@ class Starting(msgspec.Struct, frozen=True):
     """How agents are started: by ``fork`` on this machine, by ``ssh`` or by ``srun``, with these ``options``, and which
     ``python`` runs them. Its path, and ``places``, where it finds Pliant and msgspec, are the same on all nodes; by ssh
     other names are tried for the Python unless one was ``chosen``. ``ships``: where the places are not there, agents
-    come over ssh too."""
+    come over ssh too. ``shell``: the words of a command in the place of ssh, ``shell [options] host command``."""
 
     by: str = "fork"
     options: tuple[str, ...] = ()
@@ -108,6 +108,7 @@ class Starting(msgspec.Struct, frozen=True):
     places: tuple[str, str] = (_place("pliant"), _place("msgspec"))
     chosen: bool = False
     ships: bool = False
+    shell: tuple[str, ...] = ()
 
     def command(self, node: str, within_s: float = AGENT_START_S, run: str = "") -> list[str]:
         """What starts an agent of ``run`` on ``node``, and hands it its standard input. It has to call within
@@ -115,11 +116,13 @@ class Starting(msgspec.Struct, frozen=True):
         agent = [self.python, "-S", "-P", "-c", _ENTER, _NAME, *self.places]
         match self.by:
             case "ssh":
-                timeout = f"ConnectTimeout={max(1, round(within_s * SSH_SHARE))}"
                 at, options = self.login(node)
+                command = f"exec {shlex.join(self._found(node, run))}"
+                if self.shell:
+                    return [*self.shell, *options, at, command]
+                timeout = f"ConnectTimeout={max(1, round(within_s * SSH_SHARE))}"
                 # The user's options come first: ssh takes the first of two.
-                options = ["-T", "-o", "BatchMode=yes", *options, "-o", timeout]
-                return ["ssh", *options, "--", at, f"exec {shlex.join(self._found(node, run))}"]
+                return ["ssh", "-T", "-o", "BatchMode=yes", *options, "-o", timeout, "--", at, command]
             case "srun":
                 where = ["--nodes=1", "--ntasks=1", f"--nodelist={node}", "--overlap", "--quiet"]
                 return ["srun", *where, *self.options, "--", *agent]

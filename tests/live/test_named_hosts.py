@@ -139,6 +139,27 @@ def test_another_command_may_be_in_the_place_of_ssh(hosts: Hosts) -> None:
     ]  # fmt: skip
 
 
+def test_a_host_whose_shell_stalls_is_given_up_with_what_starts_its_agent(hosts: Hosts) -> None:
+    """The last host of a chain: its agent is started by another one. Nothing is left anywhere."""
+    stalls = hosts.script("rsh", '#!/bin/sh\n[ $1 != c ] || sleep 600\nexec sh -c "$2"\n')
+    words = (
+        "--hosts",
+        "localhost,b,c",
+        "--degree",
+        "1",
+        "--patience",
+        "2",
+        "--remote-shell",
+        stalls,
+        "--",
+        "true",
+    )
+    code, _, err = hosts.run(*words, **hosts.env)
+    assert (code, err) == (1, "pliant: c: it has not called within 2 s\n")
+    code, _, err = hosts.run("--survive", *words, **hosts.env)
+    assert (code, err) == (255, "pliant: c is lost: it has not called within 2 s\n")
+
+
 def test_variables_are_sent_and_hosts_left_out(hosts: Hosts) -> None:
     words = [
         "--hosts",

@@ -420,6 +420,7 @@ class TreeStarter:
         command = theirs.starting.command(theirs.node, theirs.seat.patience_s, theirs.run)
         self._loop = loop
         self._name = command[0] if theirs.starting.by != "fork" else "the agent"
+        self._leaves = theirs.starting.leaves
         self._ended = ended
         self._said = b""
         ours, theirs_end = socket.socketpair()
@@ -485,5 +486,8 @@ class TreeStarter:
         self._ended(f"{self._name} ended with code {code}{': ' if said else ''}{said}" if code else "")
 
     def kill(self) -> None:
-        if self.runs:
+        """With all that helps it, such as a proxy, unless an agent is below it, which cleans up after itself."""
+        if self.runs and self._leaves:
+            os.killpg(self._pid, signal.SIGKILL)
+        elif self.runs:
             os.kill(self._pid, signal.SIGKILL)

@@ -18,6 +18,8 @@ from pliant.testing.cluster import VirtualCluster, virtual_cluster
 
 PLIANT = str(Path(sys.executable).with_name("pliant"))
 PATIENCE_S = 40.0
+LISTEN, TIME_WAIT = "0A", "06"
+"""States of /proc/net/tcp."""
 ALLREDUCE = (
     "from mpi4py import MPI; import os; c = MPI.COMM_WORLD;"
     "print(os.uname().nodename, c.rank, c.size, c.allreduce(c.rank))"
@@ -162,6 +164,42 @@ def test_nodes_that_cannot_be_had_are_named(cluster: VirtualCluster) -> None:
     )
     assert refused["code"] == 1
     assert refused["why"].startswith("node04: ssh ended with code 255")
+
+
+@pytest.mark.parametrize("names", ["node99,node02,node03", "node02,node99,node03", "node02,node03,node99"])
+def test_a_host_that_cannot_be_had_is_lost_wherever_it_is_named(cluster: VirtualCluster, names: str) -> None:
+    answer = launch_json(cluster, "--hosts", names, "--survive", "--", "hostname")
+    assert {each["node"]: each["stdout"] for each in answer["outputs"]} == {
+        "node02": "node02\n", "node99": "", "node03": "node03\n",
+    }  # fmt: skip
+    assert answer["lost"]["node99"].startswith(
+        "ssh ended with code 255: ssh: Could not resolve hostname node99"
+    )
+    assert answer["code"] == 255
+    ended = launch_json(cluster, "--hosts", names, "--", "hostname")
+    assert ended["why"].startswith("node99: ssh ended with code 255: ssh: Could not resolve hostname node99")
+    assert ended["code"] == 1
+
+
+def test_a_node_whose_login_stalls_is_given_up(own: VirtualCluster) -> None:
+    """Its ssh ends on both sides. When the login goes on, nobody waits for the agent, and it ends."""
+    flag = own.place / "go"
+    stall = f"case $(hostname) in node03) while [ ! -e {flag} ]; do sleep 0.1; done;; esac\n"
+    (own.place / "ssh" / "sshrc").write_text(stall)
+    for words, code in (((), 1), (("--survive",), 255)):
+        answer = launch_json(
+            own, "--hosts", "node[01-04]", "--degree", "1", "--patience", "4", *words, "--", "hostname"
+        )
+        assert answer["code"] == code
+        assert "node03" in answer["stderr"]
+        assert "it has not called within 4 s" in answer["stderr"]
+    assert [each["stdout"] for each in answer["outputs"]] == ["node01\n", "node02\n", "", "node04\n"]
+    assert not [each for each in own.processes() if each.node != "node03"], "ssh has ended here"
+    [stalled, *_] = own.processes("node03")
+    rows = [line.split() for line in Path(f"/proc/{stalled.pid}/net/tcp").read_text().splitlines()[1:]]
+    assert {row[3] for row in rows} <= {LISTEN, TIME_WAIT}, "and there, where the login alone is left"
+    flag.touch()
+    until(lambda: not own.processes(), "the end of what has stalled")
 
 
 def test_nothing_is_left_on_any_node_when_the_launcher_is_killed(cluster: VirtualCluster) -> None:

@@ -182,7 +182,7 @@ def launch(  # noqa: PLR0913 - the options of a command
     _check_size(what)
     if trace is not None:
         check_output("--timeline", trace)
-    listen = controller_at(names[0], interface, starting)
+    listen = controller_at(names, interface, starting)
     plan = Plan(
         nodes=names, launch=what, listen=listen, starting=starting, interface=interface,
         spawning=degree, routing=routing or degree, window=window, survive=survive, patience_s=patience_s,

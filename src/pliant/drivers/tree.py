@@ -93,7 +93,7 @@ class TreeNodes:
     async def open(self, tell: Tell) -> None:
         hosts = self._hosts
         self._tell = tell
-        listen = self._kept.host or controller_at(hosts.names[0], hosts.interface, hosts.starting)
+        listen = self._kept.host or controller_at(hosts.names, hosts.interface, hosts.starting)
         resumed = self._kept.resumed() if self._resumed else None
         self._begun = True
         try:

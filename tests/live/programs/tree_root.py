@@ -54,7 +54,7 @@ class Root:
         else:
             interface = os.environ.get("PLIANT_TEST_INTERFACE", "")
             contact = self.tree.begin(
-                asyncio.get_running_loop(), controller_at(self.nodes[0], interface, self.starting)
+                asyncio.get_running_loop(), controller_at(self.nodes, interface, self.starting)
             )
             self.keep(KeptRoot.opened(contact, self.kept.secret, self.kept.tree, self.nodes))
             self.tree.happened(b.Opened(self.nodes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import socket
 import struct
+from collections.abc import Sequence
 from contextlib import suppress
 
 from pliant.launch.tree.posting import Starting
@@ -15,6 +16,8 @@ _SIOCGIFADDR = 0x8915
 IPV6 = "/proc/net/if_inet6"
 """The IPv6 addresses of this machine: address, number and scope of its interface, and its name."""
 LINK_LOCAL = "fe80"
+LOOKED_AT = 8
+"""So many nodes may be unknown here before the launch is given up: looking for each may take seconds."""
 SSH_S = 10.0
 """How long ssh may take to tell its configuration."""
 
@@ -66,17 +69,20 @@ def listening_at(wanted: str, near: str = "") -> str:
     raise InterfaceError(f"nothing here is {wanted!r}; this machine has {has}")
 
 
-def controller_at(node: str, interface: str, starting: Starting) -> str:
-    """The address at which ``node`` reaches this machine: that of ``interface``, if one is named, and loopback where
-    all nodes are on this machine; InterfaceError."""
+def controller_at(nodes: Sequence[str], interface: str, starting: Starting) -> str:
+    """The address at which ``nodes`` reach this machine: that of ``interface``, if one is named, and loopback where all
+    nodes are on this machine. It faces the first of them to which there is a way; InterfaceError if there is none."""
     if interface:
         return listening_at(interface)
     if starting.by == "fork":
         return "127.0.0.1"
-    try:
-        return facing(*_host(node, starting))
-    except InterfaceError as error:
-        raise InterfaceError(f"{error}; --interface says where agents are to call this machine") from None
+    first: InterfaceError | None = None
+    for node in nodes[:LOOKED_AT]:
+        try:
+            return facing(*_host(node, starting))
+        except InterfaceError as error:
+            first = first or error
+    raise InterfaceError(f"{first}; --interface says where agents are to call this machine")
 
 
 def _host(node: str, starting: Starting) -> tuple[str, str]:

@@ -281,19 +281,48 @@ def test_what_is_no_text_is_named(launched: Launched) -> None:
         2,
         "pliant: argument 2 of the command, 'v\\udcff', is no text in UTF-8, and cannot be sent to nodes\n",
     )
-    code, _, err = launched.run("--", "true", ODD=odd)
-    assert code == 2
-    assert "the value of the environment variable 'ODD' is no text in UTF-8" in err
+    code, out, err = launched.run("--", "sh", "-c", "echo $NEXT", ODD=odd, NEXT="x")
+    assert (code, out) == (0, "x\n")
+    assert err == "pliant: the environment variable 'ODD' is not sent to nodes: it is no text in UTF-8\n"
     code, _, err = launched.run("--hosts", odd, "--", "true")
     assert code == 2
     assert "no node is called 'v\\udcff'" in err
 
 
-def test_an_environment_that_is_too_large_is_refused(launched: Launched) -> None:
-    big = {f"BIG{number}": "x" * 110_000 for number in range(10)}
-    code, _, err = launched.run("--", "true", **big, LONGEST="x" * 120_000)
+def test_of_an_environment_that_is_too_large_the_longest_variables_are_not_sent(launched: Launched) -> None:
+    """They may still come from what has started a node's agent."""
+    big = {f"BIG{number}": "x" * 110_000 for number in range(9)}
+    code, _, err = launched.run("--", "true", **big, LONGEST="\n" * 60_000, LONGER="x" * 115_000)
+    assert code == 0
+    assert [line.split(": ")[1] for line in err.splitlines()] == [
+        f"the environment variable {name!r} is not sent to nodes" for name in ("LONGEST", "LONGER")
+    ]
+    assert "is the most, and it is the longest" in err
+    words = [word for number in range(12) for word in ("-x", f"BIG{number}={'x' * 110_000}")]
+    code, _, err = launched.run(*words, "--", "true")
     assert code == 2
-    assert "is the most; the longest variable is LONGEST" in err
+    assert "the command and the variables of -x have 1,3" in err
+
+
+def test_functions_of_a_shell_and_variables_without_a_name_do_no_harm(launched: Launched) -> None:
+    function = {"BASH_FUNC_greet%%": "() {  echo hello\n echo again\n}"}
+    code, out, err = launched.run("--", "bash", "-c", "greet", **function)
+    assert (code, out, err) == (0, "hello\nagain\n", "")
+    done = subprocess.run(
+        [sys.executable, "-c", NAMELESS, PLIANT, "launch", "--", "echo", "hi"], stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "hi\n"), done.stderr
+    assert done.stderr == "pliant: the environment variable '' is not sent to nodes: it has no name\n"
+
+
+NAMELESS = """if True:
+    import ctypes, os, sys
+    words, there = map(os.fsencode, sys.argv[1:]), [b"=x", *(b"%b=%b" % each for each in os.environb.items())]
+    lists = [(ctypes.c_char_p * (len(each) + 1))(*each) for each in (list(words), there)]
+    ctypes.CDLL(None).execve(os.fsencode(sys.argv[1]), *lists)
+"""
+"""Become a command in an environment that Python would not give it."""
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+import msgspec
 import typer
 
 from pliant.daemon import networks
@@ -26,6 +27,7 @@ from pliant.model.hostfile import names as names_of
 from pliant.model.hosts import doubles, excluded, node_at
 from pliant.model.nodes import hostlist, parse_hostlist
 from pliant.plan import tree
+from pliant.protocol import codec
 
 ALLOCATED = "SLURM_JOB_NODELIST"
 """Where Slurm says which nodes an allocation has."""
@@ -72,18 +74,32 @@ class ProviderName(StrEnum):
     SLURM = "slurm"
 
 
-def passed_on() -> dict[str, str]:
-    """This process' environment, as programs elsewhere get it; PliantError if it cannot be sent there."""
+ROOM = codec.MAX_LINE - codec.WRAPPING
+"""Bytes that what a job is started with may have on its way."""
+BESIDE = 1 << 17
+"""Of these, what the jobs of a batch get for their command and their own variables."""
+
+
+def passed_on(room: int = ROOM - BESIDE) -> dict[str, str]:
+    """This process' environment, as programs elsewhere get it in ``room`` bytes. A line on standard error names each
+    variable that cannot be sent: it has no name, is no text in UTF-8, or is the longest of too many."""
     passed = {key: value for key, value in os.environ.items() if not key.startswith(NOT_PASSED)}
-    for name, value in passed.items():
-        if not_text := next(
-            (what for what, text in (("name", name), ("value", value)) if not is_text(text)), None
-        ):
-            raise PliantError(
-                f"the {not_text} of the environment variable {name!r} is no text in UTF-8, and cannot be sent "
-                "to nodes: unset it, as by env -u"
-            )
+    for name in [name for name, value in passed.items() if not name or not is_text(name + value)]:
+        _not_passed(name, "it is no text in UTF-8" if name else "it has no name")
+        del passed[name]
+    sizes = {name: len(msgspec.json.encode({name: value})) for name, value in passed.items()}
+    size = sum(sizes.values())
+    for name in sorted(sizes, key=lambda name: sizes[name], reverse=True):
+        if size <= room:
+            break
+        _not_passed(name, f"all have {size:,} bytes, {room:,} is the most, and it is the longest")
+        size -= sizes[name]
+        del passed[name]
     return passed
+
+
+def _not_passed(name: str, why: str) -> None:
+    sys.stderr.write(f"pliant: the environment variable {name!r} is not sent to nodes: {why}\n")
 
 
 def is_text(text: str) -> bool:

@@ -20,6 +20,7 @@ from pliant.cli.hosts import (
     EXCLUDE,
     HOSTFILE,
     REMOTE_SHELL,
+    ROOM,
     SEND,
     SSH_OPTION,
     HostOptions,
@@ -170,16 +171,17 @@ def launch(  # noqa: PLR0913 - the options of a command
     if not -1 <= stdin < sum(sizes):
         raise PliantError(f"--stdin {stdin}: the processes are 0 to {sum(sizes) - 1}")
     dialect, told = submission.dialect_of(command, mpi_is) if mpi or mpi_is else ("launch", {})
+    own = sent(send or ())
     what = t.Launch(
         tuple(command),
-        {**told, **passed_on(), **sent(send or ())},
+        told | own,
         current_directory() if cwd is None else str(cwd),
         sizes,
         dialect,
         stdin,
         spill << 20,
     )
-    _check_size(what)
+    what = msgspec.structs.replace(what, env={**told, **passed_on(_room_beside(what)), **own})
     if trace is not None:
         check_output("--timeline", trace)
     listen = controller_at(names, interface, starting)
@@ -234,15 +236,14 @@ def _check_trees(*names: str) -> None:
             raise PliantError(str(error)) from error
 
 
-def _check_size(what: t.Launch) -> None:
-    """PliantError if it is longer than what one message may be."""
-    room = codec.MAX_LINE - codec.WRAPPING
-    if (size := len(codec.encode(what))) > room:
-        longest = max(what.env, key=lambda name: len(what.env[name]), default="none")
+def _room_beside(what: t.Launch) -> int:
+    """How many bytes the environment may have in the same message; PliantError if there is no room at all."""
+    if (size := len(codec.encode(what))) > ROOM:
         raise PliantError(
-            f"the command and its environment have {size:,} bytes, and {room:,} is the most; "
-            f"the longest variable is {longest}"
+            f"the command and the variables of -x have {size:,} bytes, and {ROOM:,} is the most; put what is long into "
+            "a file that all nodes see"
         )
+    return ROOM - size
 
 
 def _write_trace(trace: Path, plan: Plan, outcome: LaunchOutcome) -> None:

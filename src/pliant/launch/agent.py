@@ -416,7 +416,7 @@ class AgentShell:
 
 def _environment(order: n.Spawn | n.StartHelper) -> dict[str, str]:
     """The agent's own, but for what must not reach the process, and what is ordered over and under it."""
-    own = {key: value for key, value in os.environ.items() if not key.startswith(order.without)}
+    own = {key: value for key, value in os.environ.items() if key and not key.startswith(order.without)}
     return order.defaults | own | order.env
 
 

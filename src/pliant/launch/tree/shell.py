@@ -412,6 +412,11 @@ def _call(  # noqa: PLR0913 - whom, as whom, and what then
     threading.Thread(target=call, daemon=True).start()
 
 
+def _environment() -> dict[str, str]:
+    """That of this process, without a variable that has no name: nothing can be started with one."""
+    return {name: value for name, value in os.environ.items() if name}
+
+
 class TreeStarter:
     """A process that starts an agent. ``ended`` is called at its end with what went wrong, or nothing."""
 
@@ -427,7 +432,7 @@ class TreeStarter:
         self._errors, telling = os.pipe()
         try:
             self._pid = os.posix_spawnp(
-                command[0], command, os.environ, setsid=True, setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
+                command[0], command, _environment(), setsid=True, setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
                 file_actions=(
                     (os.POSIX_SPAWN_DUP2, theirs_end.fileno(), 0),
                     (os.POSIX_SPAWN_DUP2, theirs_end.fileno(), 1)

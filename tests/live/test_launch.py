@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -44,12 +45,13 @@ class Launched:
         *words: str,
         stdin: Any = subprocess.DEVNULL,
         stdout: Any = subprocess.PIPE,
+        stderr: Any = subprocess.PIPE,
         by: str = "",
         **env: str,
     ) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [*([sys.executable, "-c", by] if by else [PLIANT]), "launch", *words], env={**os.environ, MARK: self.mark, **env},
-            stdin=stdin, stdout=stdout, stderr=subprocess.PIPE,
+            stdin=stdin, stdout=stdout, stderr=stderr,
         )  # fmt: skip
         self.started.append(process)
         return process
@@ -168,6 +170,21 @@ def test_lines_are_whole_and_none_is_lost(launched: Launched) -> None:
         mine = [line for line in lines if line.startswith(f"n{node}.{node}: ".encode())]
         assert mine == [f"n{node}.{node}: {i} {'x' * 30}".encode() for i in range(count)]
     assert len(lines) == 3 * count
+
+
+def test_last_lines_without_an_end_stay_lines(launched: Launched, tmp_path: Path) -> None:
+    """And what one process writes alone stays as it is."""
+    code, out, _ = launched.run("-N", "3", "-n", "6", "--", "sh", "-c", "printf $PLIANT_RANK; printf 'e' >&2")
+    assert (code, sorted(out.split("\n"))) == (0, list("012345"))
+    both = "[ $PLIANT_RANK = 0 ] && printf 'a b' || printf 'c d' >&2"
+    process = launched.start(
+        "-N", "2", "--", "sh", "-c", both, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert sorted(process.communicate(timeout=PATIENCE_S)[0].split(b"\n")) == [b"a b", b"c d"], "one file"
+    data = os.urandom(300_000)
+    (tmp_path / "data").write_bytes(data)
+    process = launched.start("-N", "2", "--", "sh", "-c", f"[ $PLIANT_RANK = 1 ] || cat {tmp_path}/data")
+    assert process.communicate(timeout=PATIENCE_S)[0] == data
 
 
 def test_it_ends_with_its_reader_and_where_output_has_no_room(launched: Launched) -> None:
@@ -302,6 +319,45 @@ def test_of_an_environment_that_is_too_large_the_longest_variables_are_not_sent(
     code, _, err = launched.run(*words, "--", "true")
     assert code == 2
     assert "the command and the variables of -x have 1,3" in err
+
+
+FULL = """mount -t tmpfs -o {0} own {1}
+[ {0} != size=4k ] || echo full >{1}/full
+TMPDIR={1} {2} launch -N 1 -n 2 -- echo hi
+echo ended with $? and left $(find {1} -name 'pliant*')"""
+
+
+@pytest.mark.parametrize(
+    ("room", "code", "path"),
+    [
+        ("nr_inodes=1", 1, r"n0: the agent ended with code 1: pliant: n0: {}/pliant-\d+-\w+"),
+        ("nr_inodes=3", 1, r"n0: the agent ended with code 1: pliant: n0: {}/pliant-\d+-\w+/n0/agent.sock"),
+        ("nr_inodes=5", 125, r"n0: {}/pliant-\d+-\w+/n0.io/?"),
+        ("nr_inodes=10", 125, r"n0: {}/pliant-\d+-\w+/n0.io/1.in"),
+        ("size=4k", 125, r"n0: {}/pliant-\d+-\w+/n0/n0.1.0.0.0.token"),
+    ],
+)
+def test_where_a_node_has_no_room_is_told(room: str, code: int, path: str) -> None:
+    apart = ["unshare", "--user", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    with tempfile.TemporaryDirectory() as place:  # a short path, as sockets need
+        done = subprocess.run(
+            [*apart, "sh", "-c", FULL.format(room, place, PLIANT)], stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+    assert done.stdout == f"ended with {code} and left\n", done.stderr
+    said = f"pliant: {path}: No space left on device; make room there, or set TMPDIR on the node to another directory"
+    assert re.match(said.format(place), done.stderr), done.stderr
+
+
+def test_a_directory_that_is_too_long_for_sockets_is_told(launched: Launched, tmp_path: Path) -> None:
+    place = tmp_path / ("x" * 100)
+    place.mkdir()
+    code, _, err = launched.run("--", "true", TMPDIR=str(place))
+    assert code == 1
+    assert "/agent.sock: AF_UNIX path too long; set TMPDIR on the node to a shorter one" in err
+    assert not list(place.iterdir())
 
 
 def test_functions_of_a_shell_and_variables_without_a_name_do_no_harm(launched: Launched) -> None:

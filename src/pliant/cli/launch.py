@@ -292,15 +292,31 @@ def _sizes(hosts: Sequence[HostSlots], processes: int | None) -> tuple[int, ...]
 
 
 def _printer(*, tag: bool) -> Callable[[str, t.Output], None]:
+    """What writes output here. A process that has not ended its line gets that end before another one writes, also on
+    the other stream where both are one file or terminal."""
+    ends = (1, 1) if _is_one_file(1, 2) else (1, 2)
+    last: dict[int, tuple[int, bool]] = {}
+
     def write(node: str, output: t.Output) -> None:
         data = output.data
         if tag:
             head = f"{node}.{output.rank}: ".encode()
             data = b"".join(head + line for line in data.splitlines(keepends=True))
             data += b"" if data.endswith(b"\n") else b"\n"
+        rank, whole = last.get(ends[output.error], (output.rank, True))
+        if not whole and rank != output.rank:
+            data = b"\n" + data
+        last[ends[output.error]] = output.rank, data.endswith(b"\n")
         _write(2 if output.error else 1, data)
 
     return write
+
+
+def _is_one_file(*numbers: int) -> bool:
+    try:
+        return len({(os.fstat(each).st_dev, os.fstat(each).st_ino) for each in numbers}) == 1
+    except OSError:  # one is closed
+        return False
 
 
 def _write(number: int, data: bytes) -> None:

@@ -28,10 +28,10 @@ from pliant.launch import CONTROL, pmix, processes, shm
 from pliant.launch.connection import Connection, Listener
 from pliant.launch.descriptors import open_standard
 from pliant.launch.loop import EventLoop, Timer
-from pliant.launch.starter import ExecStarter, Starter, StartError, Streams, write_secret
+from pliant.launch.starter import ExecStarter, Starter, StartError, Streams, place_problem, write_secret
 from pliant.live.node import messages as n
 from pliant.live.node import recording
-from pliant.live.node.life import CANNOT, NodeLife
+from pliant.live.node.life import CANNOT, UNPREPARED, NodeLife
 from pliant.live.node.warmth import SWITCH
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -79,21 +79,18 @@ class AgentShell:
         self._sessions: dict[int, Connection] = {}
         self._last_session = 0
 
-    def serve(self, link: socket.socket) -> None:
-        """Work until the machine leaves, over ``link`` at first."""
+    def serve(self, link: socket.socket, door: socket.socket | None = None) -> None:
+        """Work until the machine leaves, over ``link`` at first. Sessions call at ``door``, which is opened here if it
+        has not been."""
         loop = self._loop
         processes.adopt_orphans()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         loop.add_signal_handler(signal.SIGTERM, self._happened, n.StopAsked())
         self._stand(link)
-        door = socket.socket(socket.AF_UNIX)
-        if Path(self._home.socket).is_socket():
-            Path(self._home.socket).unlink()  # of an agent that was killed
         try:
-            door.bind(self._home.socket)
+            door = door or open_door(self._home.socket)
         except FileNotFoundError:
             return  # the run has ended, and with it its directory: before we have made anything
-        door.listen(BACKLOG)
         listener = Listener(loop, door, self._connected)
         self._move_in()
         self._happened(n.Began())
@@ -263,7 +260,8 @@ class AgentShell:
             why = "it was started here before, by an agent that is gone"
             self._happened(n.NotSpawned(order.job, order.group, why, CANNOT))
         except OSError as error:
-            self._happened(n.NotSpawned(order.job, order.group, str(error), CANNOT))
+            why = place_problem(error, order.path)
+            self._happened(n.NotSpawned(order.job, order.group, why, UNPREPARED))
         else:
             self._happened(n.TokenWritten(order.job, order.group))
 
@@ -412,6 +410,20 @@ class AgentShell:
         if (session := self._sessions.pop(number, None)) is not None:
             session.close()
         self._happened(n.SessionClosed(number))
+
+
+def open_door(path: str) -> socket.socket:
+    """Where the sessions of a node's jobs call; OSError if it cannot be there."""
+    door = socket.socket(socket.AF_UNIX)
+    try:
+        if Path(path).is_socket():
+            Path(path).unlink()  # of an agent that was killed
+        door.bind(path)
+        door.listen(BACKLOG)
+    except OSError:
+        door.close()
+        raise
+    return door
 
 
 def _environment(order: n.Spawn | n.StartHelper) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -120,6 +121,17 @@ def _problem(error: Exception, program: str, places: tuple[str, ...]) -> str:
         return f"126 {program!r}: {error}"
     what = f"the file or directory {error.filename!r}" if error.filename in places else f"{program!r}"
     return f"{127 if isinstance(error, FileNotFoundError) else 126} {what}: {error.strerror}"
+
+
+def place_problem(error: OSError, path: Path | str) -> str:
+    """What is wrong with a file or directory of Pliant's own below ``path``, and what to do."""
+    why = error.strerror or error
+    return f"{error.filename2 or error.filename or path}: {why}{_REMEDIES.get(error.errno, '')}"
+
+
+_ROOM = "; make room there, or set TMPDIR on the node to another directory"
+_REMEDIES = {errno.ENOSPC: _ROOM, errno.EDQUOT: _ROOM, None: "; set TMPDIR on the node to a shorter one"}
+"""A socket's path that is too long has no number."""
 
 
 def write_secret(path: Path, secret: str) -> None:

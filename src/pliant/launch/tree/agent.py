@@ -13,14 +13,15 @@ import msgspec
 
 from pliant import recorder
 from pliant.launch import pmix, processes, shm
-from pliant.launch.agent import AgentShell
+from pliant.launch.agent import AgentShell, open_door
 from pliant.launch.connection import CLOSED, Connection
 from pliant.launch.loop import EventLoop, Timer
-from pliant.launch.starter import ExecStarter
+from pliant.launch.starter import ExecStarter, place_problem
 from pliant.launch.tree.pipes import Pipes, Spill
 from pliant.launch.tree.posting import Posting, code_folder
 from pliant.launch.tree.shell import TreeShell
 from pliant.live.fleet.channel import ROOM, at_node, is_next
+from pliant.live.node.life import UNPREPARED
 from pliant.live.node.messages import Home
 from pliant.live.tree import messages as b
 from pliant.live.tree.launching import JOB, start_of
@@ -32,7 +33,7 @@ from pliant.model.deadlines import (
     CHANNEL_AGAIN_S,
     TREE_DEPART_S,
 )
-from pliant.model.errors import ProtocolError
+from pliant.model.errors import PliantError, ProtocolError
 from pliant.protocol import codec
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
@@ -62,6 +63,18 @@ def _temporary() -> Path:
 def runtime(posting: Posting) -> Path:
     """The launch's directory on this node: pipes, sockets, tokens."""
     return _temporary() / f"pliant-{os.getuid()}-{posting.run}" / posting.node
+
+
+def move_in(posting: Posting) -> socket.socket:
+    """The door of the node's agent, in a directory that is made for it; PliantError if it cannot be there."""
+    folder = runtime(posting)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return open_door(str(folder / SOCKET))
+    except OSError as error:
+        shm.remove(folder)
+        _leave_no_folder(posting)
+        raise PliantError(f"{posting.node}: {place_problem(error, folder / SOCKET)}") from error
 
 
 def _pipes(posting: Posting) -> Path:
@@ -133,10 +146,10 @@ def home(posting: Posting) -> Home:
     )
 
 
-def serve_node(posting: Posting, link: socket.socket, tree: int) -> None:
+def serve_node(posting: Posting, link: socket.socket, door: socket.socket, tree: int) -> None:
     """Be the node's agent, over ``link`` to process ``tree``, until it is told to go or the link ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    AgentShell(home(posting), ExecStarter(), recorder.directory(), dials=False).serve(link)
+    AgentShell(home(posting), ExecStarter(), recorder.directory(), dials=False).serve(link, door)
     if os.getppid() != tree:  # it was killed, and what it had made is left to us
         for folder in (_pipes(posting), runtime(posting), _code(posting)):
             shm.remove(folder)
@@ -388,7 +401,7 @@ class NodeHouse:
             self._pipes = Pipes(self._loop, folder, start.world.ranks, launch.stdin, self._put, self._read)
         except OSError as error:
             shm.remove(folder)
-            self._tell(codec.raw(m.StartFailed(JOB, number, str(error), 126)))
+            self._tell(codec.raw(m.StartFailed(JOB, number, place_problem(error, folder), UNPREPARED)))
             self._ended_here(self._running)
             return
         self._order(codec.raw(start))

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from pliant.launch.tree import links, posting
-from pliant.launch.tree.agent import NodeHouse, runtime, serve_node
+from pliant.launch.tree.agent import NodeHouse, move_in, serve_node
 from pliant.launch.tree.interfaces import InterfaceError, listening_at
 from pliant.launch.tree.posting import Posting
 from pliant.model.errors import PliantError
@@ -23,7 +23,7 @@ def main(told: int = -1) -> None:
     try:
         mine = posting.read()
         parent, host = _call(mine)
-        runtime(mine).mkdir(mode=0o700, parents=True, exist_ok=True)
+        door = move_in(mine)
     except (PliantError, OSError) as error:
         sys.exit(f"pliant: {error}")
     if told >= 0:
@@ -35,8 +35,9 @@ def main(told: int = -1) -> None:
         parent.close()
         # For programs of places: where others reach this node.
         os.environ.setdefault("PLIANT_PLACE_HOST", host)
-        _end_after(lambda: serve_node(mine, theirs, tree))
+        _end_after(lambda: serve_node(mine, theirs, door, tree))
     theirs.close()
+    door.close()
     _end_after(lambda: NodeHouse(mine, pid, ours).serve(host, parent))
 
 

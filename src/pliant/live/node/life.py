@@ -30,6 +30,8 @@ from pliant.protocol import messages as m
 
 CANNOT = 126
 """A shell's exit code for a command that cannot be executed."""
+UNPREPARED = 125
+"""The exit code where Pliant cannot do its own part of a start, as env and timeout have it."""
 SIGKILL = 9
 BEAT, END, SESSIONS, ORPHAN = "beat", "end", "sessions", "orphan"
 

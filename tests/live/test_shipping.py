@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,6 +69,31 @@ def test_agents_come_over_ssh_where_there_are_none_and_pass_themselves_on(tempor
     assert (outcome.code, outcome.why) == (0, "")
     assert written == [(node, f"{node}\n".encode()) for node in ("n0", "n1", "n2")]
     assert not list(temporary.iterdir()), "nothing is left of them"
+
+
+NO_ROOM = (
+    "import test_shipping as it; "
+    "print(it.launch(it.Starting('ssh', places=it.NOWHERE, ships=True), 'true')[0].why)"
+)
+
+
+@pytest.mark.parametrize("room", ["size=64k", "nr_inodes=100", "nr_inodes=2"])
+def test_a_node_without_room_for_code_is_told_and_nothing_is_left_there(temporary: Path, room: str) -> None:
+    apart = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*apart, "true"], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    script = f'mount -t tmpfs -o {room} own {temporary} && {sys.executable} -c "{NO_ROOM}"; find {temporary}'
+    done = subprocess.run(
+        [*apart, "sh", "-c", script], cwd=Path(__file__).parent, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=PATIENCE_S, check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    told, *left = done.stdout.splitlines()
+    assert re.fullmatch(
+        rf"n0: ssh ended with code 1: pliant: {temporary}/pliant-\d+-\w+/n0\.code: no place for the code that came: "
+        r"No space left on device; make room there, or set TMPDIR on the node",
+        told,
+    ), done.stderr
+    assert left == [str(temporary)]
 
 
 def test_an_agent_that_is_there_asks_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,8 +73,14 @@ def move_in(posting: Posting) -> socket.socket:
         return open_door(str(folder / SOCKET))
     except OSError as error:
         shm.remove(folder)
-        _leave_no_folder(posting)
         raise PliantError(f"{posting.node}: {place_problem(error, folder / SOCKET)}") from error
+
+
+def move_out(posting: Posting) -> None:
+    """Leave no code of an agent that does not begin, unless another one is there that was started in its place."""
+    if not runtime(posting).exists():
+        shm.remove(_code(posting))
+        _leave_no_folder(posting)
 
 
 def _pipes(posting: Posting) -> Path:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from pliant.launch.tree import links, posting
-from pliant.launch.tree.agent import NodeHouse, move_in, serve_node
+from pliant.launch.tree.agent import NodeHouse, move_in, move_out, serve_node
 from pliant.launch.tree.interfaces import InterfaceError, listening_at
 from pliant.launch.tree.posting import Posting
 from pliant.model.errors import PliantError
@@ -22,9 +22,13 @@ def main(told: int = -1) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the launcher's to handle
     try:
         mine = posting.read()
+    except (PliantError, OSError) as error:
+        sys.exit(f"pliant: {error}")
+    try:
         parent, host = _call(mine)
         door = move_in(mine)
     except (PliantError, OSError) as error:
+        move_out(mine)
         sys.exit(f"pliant: {error}")
     if told >= 0:
         _go_on(told)

@@ -59,19 +59,24 @@ if not all(os.path.isdir(os.path.join(*each)) for each in zip(places, ("pliant",
         left -= len(data[-1])
     named = os.environ.get("TMPDIR", "")
     top = named if os.access(named, os.W_OK | os.X_OK) else "/tmp"
-    where = os.path.join(os.path.abspath(top), "pliant-%d-%s" % (os.getuid(), os.path.dirname(folder)))
+    upper = os.path.join(os.path.abspath(top), "pliant-%d-%s" % (os.getuid(), os.path.dirname(folder)))
+    where = os.path.join(upper, os.path.basename(folder))
     try:
-        os.makedirs(where, 0o700, exist_ok=True)
-        if os.lstat(where).st_uid != os.getuid():
-            end(where + " is another user's")
-        where = os.path.join(where, os.path.basename(folder))
+        os.makedirs(upper, 0o700, exist_ok=True)
+        if os.lstat(upper).st_uid != os.getuid():
+            end(upper + " is another user's")
         os.mkdir(where, 0o700)
         import io, zipfile
         zipfile.ZipFile(io.BytesIO(b"".join(data))).extractall(where)
         with open(os.path.join(where, {archive!r}), "wb") as file:
             file.write(b"".join(data))
     except OSError as error:
-        end("the code that came cannot be kept: %s" % error)
+        import shutil
+        shutil.rmtree(where, ignore_errors=True)
+        if os.path.isdir(upper) and not os.listdir(upper):
+            os.rmdir(upper)
+        why = error.strerror or error
+        end("%s: no place for the code that came: %s; make room there, or set TMPDIR on the node" % (where, why))
     given = os.memfd_create("posting")
     os.write(given, line)
     os.lseek(given, 0, 0)

@@ -181,6 +181,23 @@ def test_a_host_that_cannot_be_had_is_lost_wherever_it_is_named(cluster: Virtual
     assert ended["code"] == 1
 
 
+def test_hosts_are_reached_by_ipv6(own: VirtualCluster) -> None:
+    """By addresses with and without a port, in a hostfile, and by names with an IPv6 network as the interface."""
+    enable = "echo 0 >/proc/sys/net/ipv6/conf/{0}/disable_ipv6; ip -6 address add fd77::{1}/64 dev {0} nodad"
+    own.run(["sh", "-c", enable.format("br0", 99)])
+    for number, name in enumerate(own.names[:3], 1):
+        own.run(["sh", "-c", enable.format("eth0", number)], on=name)
+    (own.place / "hostfile").write_text("fd77::1 slots=2\n[fd77::2]:22\n")
+    asked = "--ssh-option=-oStrictHostKeyChecking=no"
+    for words, said in (
+        (("--hosts", "fd77::1,[fd77::2]:22,root@[fd77::3]:22"), "123"),
+        (("--hostfile", str(own.place / "hostfile"), "-n", "3"), "112"),
+        (("--hosts", "node[01-03]", "--interface", "fd77::/64"), "123"),
+    ):
+        answer = launch_json(own, *words, "--degree", "1", asked, "--", "sh", "-c", "echo $PLIANT_PLACE_HOST")
+        assert [each["stdout"] for each in answer["outputs"]] == [f"fd77::{each}\n" for each in said], answer
+
+
 def test_a_node_whose_login_stalls_is_given_up(own: VirtualCluster) -> None:
     """Its ssh ends on both sides. When the login goes on, nobody waits for the agent, and it ends."""
     flag = own.place / "go"

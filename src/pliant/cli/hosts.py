@@ -50,7 +50,7 @@ REMOTE_SHELL = Annotated[
     str,
     typer.Option(
         metavar="CMD",
-        help="In the place of ssh, on all nodes: called as CMD [options] host command, with the options of "
+        help="In the place of ssh, on all nodes: called as CMD OPTIONS host command, with the options of "
         "--ssh-option.",
     ),
 ]
@@ -202,6 +202,8 @@ class HostOptions(NamedTuple):
         left = tuple(host for host in found if not excluded(host.name, names))
         if not left:
             raise PliantError(f"--exclude {self.exclude}: no host is left of {hostlist(names_of(found))}")
+        if idle := [name for name in names if not any(excluded(host.name, (name,)) for host in found)]:
+            sys.stderr.write(f"pliant: --exclude: no host is called {hostlist(idle)}\n")
         return left
 
     def check_unused(self, *, allocated: bool) -> None:

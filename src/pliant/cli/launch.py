@@ -81,7 +81,10 @@ def launch(  # noqa: PLR0913 - the options of a command
         ),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option("-n", "--processes", help="How many processes; default: one a node.")
+        int | None,
+        typer.Option(
+            "-n", "--processes", help="How many processes, by the slots of the nodes; default: one a node."
+        ),
     ] = None,
     hosts: Annotated[
         str | None,

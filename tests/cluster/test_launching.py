@@ -198,6 +198,13 @@ def test_hosts_are_reached_by_ipv6(own: VirtualCluster) -> None:
         assert [each["stdout"] for each in answer["outputs"]] == [f"fd77::{each}\n" for each in said], answer
 
 
+def test_the_first_host_may_be_this_machine(cluster: VirtualCluster) -> None:
+    """Under a name by which the others would not reach it."""
+    words = ["--hosts", "localhost,node02", "--ssh-option=-oStrictHostKeyChecking=no", "--", "hostname"]
+    done = cluster.run([PLIANT, "launch", *words], on="node01", timeout_s=PATIENCE_S)
+    assert (done.returncode, sorted(done.stdout.split())) == (0, ["node01", "node02"]), done.stderr
+
+
 def test_a_node_whose_login_stalls_is_given_up(own: VirtualCluster) -> None:
     """Its ssh ends on both sides. When the login goes on, nobody waits for the agent, and it ends."""
     flag = own.place / "go"

@@ -16,6 +16,7 @@ _SIOCGIFADDR = 0x8915
 IPV6 = "/proc/net/if_inet6"
 """The IPv6 addresses of this machine: address, number and scope of its interface, and its name."""
 LINK_LOCAL = "fe80"
+LOOPBACK = ("127.0.0.1", "::1")
 LOOKED_AT = 8
 """So many nodes may be unknown here before the launch is given up: looking for each may take seconds."""
 SSH_S = 10.0
@@ -71,17 +72,22 @@ def listening_at(wanted: str, near: str = "") -> str:
 
 def controller_at(nodes: Sequence[str], interface: str, starting: Starting) -> str:
     """The address at which ``nodes`` reach this machine: that of ``interface``, if one is named, and loopback where all
-    nodes are on this machine. It faces the first of them to which there is a way; InterfaceError if there is none."""
+    nodes are on this machine. It faces the first of them to which there is a way, unless that is this machine itself;
+    InterfaceError if there is none."""
     if interface:
         return listening_at(interface)
     if starting.by == "fork":
-        return "127.0.0.1"
-    first: InterfaceError | None = None
+        return LOOPBACK[0]
+    found, first = "", None
     for node in nodes[:LOOKED_AT]:
         try:
-            return facing(*_host(node, starting))
+            found = facing(*_host(node, starting))
         except InterfaceError as error:
             first = first or error
+        if found and found not in LOOPBACK:
+            return found
+    if found:
+        return found
     raise InterfaceError(f"{first}; --interface says where agents are to call this machine")
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pliant.model.errors import PliantError
 from pliant.model.hostfile import HostSlots, parse_hostfile, placed
-from pliant.model.hosts import Address, address, apart, contact, doubles, node_at
+from pliant.model.hosts import Address, address, apart, contact, doubles, excluded, node_at
 from pliant.model.nodes import hostlist, parse_hostlist
 
 PARTS = st.text("abcnz019", min_size=1, max_size=6)
@@ -175,3 +175,9 @@ def test_names_that_may_be_one_host() -> None:
     assert not list(
         doubles(["node1.a.org", "node1.b.org", "node1:1", "node1:2", "me@node1", "10.0", "10.0.0.1"])
     )
+
+
+def test_names_that_are_excluded() -> None:
+    nodes = ["a", "b.x.org", "me@c:22", "c:23", "[::1]:22", "B1"]
+    assert excluded(nodes, ["a.x.org", "b", "c:22", "b1"]) == ({"a", "b.x.org", "me@c:22", "B1"}, [])
+    assert excluded(nodes, ["c", "0::1", "b.y", "me@a"]) == ({"me@c:22", "c:23", "[::1]:22"}, ["b.y", "me@a"])

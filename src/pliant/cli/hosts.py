@@ -130,7 +130,7 @@ def _checked(what: str, text: str) -> tuple[str, ...]:
         raise PliantError(f"{what} names no node")
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise PliantError(
-            f"{what}: {hostlist(twice)} twice; a node is there once, and may have several slots"
+            f"{what}: {hostlist(twice)} twice; a node is there once; a --hostfile gives it several slots"
         )
     _check_apart(what, names)
     return names
@@ -198,13 +198,12 @@ class HostOptions(NamedTuple):
             found = tuple(
                 map(HostSlots, hosts_allocated() if self.hosts is None else hosts_named(self.hosts))
             )
-        names = _listed("--exclude", self.exclude)
-        left = tuple(host for host in found if not excluded(host.name, names))
-        if not left:
+        out, idle = excluded(names_of(found), _listed("--exclude", self.exclude))
+        if len(out) == len(found):
             raise PliantError(f"--exclude {self.exclude}: no host is left of {hostlist(names_of(found))}")
-        if idle := [name for name in names if not any(excluded(host.name, (name,)) for host in found)]:
+        if idle:
             sys.stderr.write(f"pliant: --exclude: no host is called {hostlist(idle)}\n")
-        return left
+        return tuple(host for host in found if host.name not in out)
 
     def check_unused(self, *, allocated: bool) -> None:
         """PliantError if anything is said that is for hosts alone, though none are named. Those that are ``allocated``

@@ -5,7 +5,7 @@ Agents load this module on every node: it needs no other one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 LAST_PORT = 65535
@@ -111,10 +111,18 @@ def doubles(nodes: Iterable[str]) -> Iterator[tuple[str, str]]:
                 yield known[other], node
 
 
-def excluded(node: str, names: Sequence[str]) -> bool:
-    """Whether one of ``names`` means ``node``: by the same name, by one with less or more of its domain, or without the
-    user and the port that the node has."""
-    return any(_means(_key(name), _key(node)) for name in names)
+def excluded(nodes: Iterable[str], names: Iterable[str]) -> tuple[set[str], list[str]]:
+    """Those of ``nodes`` that ``names`` mean: by the same name, by one with less or more of its domain, or without the
+    user and the port that the node has. And the names that mean none."""
+    there = [(node, _key(node)) for node in nodes]
+    meant: set[str] = set()
+    idle: list[str] = []
+    for name in names:
+        key = _key(name)
+        found = {node for node, at in there if _means(key, at)}
+        meant |= found
+        idle += [] if found else [name]
+    return meant, idle
 
 
 def _means(name: Address, node: Address) -> bool:

@@ -119,8 +119,8 @@ def own_mpi() -> LaunchWay:
 
 
 class Page:
-    """A page of docs/ whose blocks of code are run, so that it cannot say what is not so. The first line of a program
-    or a batch is a comment with its name; all else is commands."""
+    """A page of docs/ whose blocks of code are run, so that it cannot say what is not so. The first line of a program,
+    a batch or another file is a comment with its name; all else is commands."""
 
     def __init__(self, name: str) -> None:
         text = (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -128,7 +128,7 @@ class Page:
         self.programs = {
             text.split(maxsplit=2)[1].rstrip(":"): text
             for language, text in blocks
-            if language in {"python", "toml"}
+            if language in {"python", "toml", "text"}
         }
         commands = [text for language, text in blocks if language == "sh"]
         self.commands = [line for text in commands for line in text.splitlines()]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from harness import Page
 
+from pliant.model.hostfile import HostSlots, parse_hostfile
+
 PAGE = Page("launching.md")
 
 
@@ -21,3 +23,12 @@ def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
         assert shell(summary) == []
         assert shell(trace) == []
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+
+
+def test_the_hostfile_of_the_page_is_read_as_it_says() -> None:
+    hosts = parse_hostfile(PAGE.programs["hosts.txt"], "hosts.txt")
+    assert hosts[:3] == (HostSlots("node1", 4), HostSlots("node2", 4, 8), HostSlots("node3", 2))
+    assert hosts[3:] == (
+        *(HostSlots(f"rack1n{number:02}", 2) for number in range(1, 17)),
+        HostSlots("node4:2222", 2), HostSlots("[2001:db8::5]:22"),
+    )  # fmt: skip

@@ -16,7 +16,7 @@ from zipfile import ZipFile
 import pytest
 
 from pliant.daemon.launcher import Launcher, LaunchOutcome, Plan
-from pliant.launch.tree import posting, shipping
+from pliant.launch.tree import arriving, shipping
 from pliant.launch.tree.posting import Starting
 from pliant.protocol import launching as t
 
@@ -122,11 +122,11 @@ def test_another_name_is_tried_where_the_path_is_not_there() -> None:
 
 
 def test_another_version_of_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posting, "_MAGIC", "cpython-38-m68k")
+    monkeypatch.setattr(arriving, "magic_here", lambda: "cpython-38-m68k")
     outcome, _ = launch(Starting("ssh", places=NOWHERE, ships=True), "true")
     assert outcome.code == 1
     assert f"{sys.executable} is {sys.implementation.cache_tag}-" in outcome.why
-    assert "what starts it is cpython-38-m68k: name such a Python with --remote-python" in outcome.why
+    assert "this launch is of cpython-38-m68k: name such a Python by --remote-python" in outcome.why
 
 
 def test_what_is_sent_is_all_that_an_agent_may_load(tmp_path: Path) -> None:

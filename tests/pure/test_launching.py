@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import shlex
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 
 from pliant.launch.connection import Connection, Listener
 from pliant.launch.loop import EventLoop
-from pliant.launch.tree import interfaces, links, pipes, shell
+from pliant.launch.tree import arriving, interfaces, links, pipes, shell
 from pliant.launch.tree.interfaces import InterfaceError, facing, listening_at
 from pliant.launch.tree.pipes import Spill
 from pliant.launch.tree.posting import Posting, Starting
@@ -441,6 +442,10 @@ def test_how_agents_are_started() -> None:
     assert "--nodelist=node7" in srun
     assert srun[-9:-4] == ["--", "/p", "-S", "-P", "-c"]
     assert srun[-3:] == ["pliant.launch.tree", *Starting().places]
+
+
+def test_any_python_can_say_that_it_is_the_wrong_one() -> None:
+    ast.parse(Path(arriving.__file__).read_text(), feature_version=(3, 7))
 
 
 def test_an_agent_loads_little() -> None:

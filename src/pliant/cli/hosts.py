@@ -10,14 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
 
-from pliant.daemon import networks
-from pliant.drivers.slurm import JOB
-from pliant.drivers.tree import Hosts
 from pliant.launch.tree.posting import Starting
 from pliant.live.node.dialects import LAUNCHERS
 from pliant.live.node.warmth import SWITCH
@@ -28,6 +25,9 @@ from pliant.model.hosts import doubles, excluded, node_at
 from pliant.model.nodes import hostlist, parse_hostlist
 from pliant.plan import tree
 from pliant.protocol import codec
+
+if TYPE_CHECKING:
+    from pliant.drivers.tree import Hosts
 
 ALLOCATED = "SLURM_JOB_NODELIST"
 """Where Slurm says which nodes an allocation has."""
@@ -260,6 +260,10 @@ def hosts_of(
 
     An agent that was started by srun ends with whoever has started it, so that by default the controller starts all.
     """
+    from pliant.daemon import networks
+    from pliant.drivers.slurm import JOB
+    from pliant.drivers.tree import Hosts  # slow to load, and not needed for a launch
+
     kind = provider or (ProviderName.SSH if options.by_ssh else ProviderName.LOCAL)
     if (kind is ProviderName.SSH) != options.by_ssh:
         named = "--hosts" if options.hostfile is None else "--hostfile"

@@ -29,7 +29,6 @@ from pliant.cli.hosts import (
     sent,
 )
 from pliant.cli.outputs import check_output
-from pliant.daemon import networks, submission
 from pliant.daemon.directory import current_directory
 from pliant.daemon.launcher import Launcher, LaunchOutcome, Plan, unwritten, unwritten_code
 from pliant.launch.tree.interfaces import controller_at
@@ -162,6 +161,8 @@ def launch(  # noqa: PLR0913 - the options of a command
     there, starting = _nodes(nodes, options, remote_python)
     names, sizes = names_of(there), _sizes(there, processes)
     if starting.by != "fork":
+        from pliant.daemon import networks
+
         networks.take(names, os.environ)
     _check_words(command)
     _check_trees(degree, routing or degree)
@@ -173,7 +174,7 @@ def launch(  # noqa: PLR0913 - the options of a command
         raise PliantError(f"--spill {spill}: it is 0 to {MOST_SPILLED} MiB")
     if not -1 <= stdin < sum(sizes):
         raise PliantError(f"--stdin {stdin}: the processes are 0 to {sum(sizes) - 1}")
-    dialect, told = submission.dialect_of(command, mpi_is) if mpi or mpi_is else ("launch", {})
+    dialect, told = _dialect(command, mpi_is) if mpi or mpi_is else ("launch", {})
     own = sent(send or ())
     what = t.Launch(
         tuple(command),
@@ -206,6 +207,12 @@ def launch(  # noqa: PLR0913 - the options of a command
     if not outcome.is_whole:
         sys.stderr.write(f"pliant: {outcome.why}\n")
     sys.exit(min(code, 255))
+
+
+def _dialect(command: list[str], mpi_is: str) -> tuple[str, dict[str, str]]:
+    from pliant.daemon import submission  # slow to load
+
+    return submission.dialect_of(command, mpi_is)
 
 
 async def _run(plan: Plan, write: Callable[[str, t.Output], object]) -> LaunchOutcome:

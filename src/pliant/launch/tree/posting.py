@@ -10,7 +10,7 @@ import time
 
 import msgspec
 
-from pliant.launch.tree import LEAVING
+from pliant.launch.tree import LEAVING, arriving
 from pliant.live.tree.messages import Seat
 from pliant.model.deadlines import AGENT_START_S
 from pliant.model.errors import PliantError
@@ -18,75 +18,12 @@ from pliant.model.hosts import address
 
 _ENTER = "import sys; sys.path += sys.argv[2:4]; from pliant.launch.tree.__main__ import main; main()"
 """An agent as a program, without what Python does for others: looking through all that is installed, for one thing."""
-PACKAGES = ("pliant", "msgspec")
-"""What an agent is made of."""
-ARCHIVE = "archive.zip"
-"""Beside the packages, where they came by standard input (`shipping.py`)."""
-NEEDED = b"\1pliant: send code\1\n"
-"""What an agent says on its standard output that does not find them."""
-_MAGIC = f"{sys.implementation.cache_tag}-{os.uname().machine}"
-"""Which Python, and which machine, they are compiled for."""
 _PYTHONS = (f"python{sys.version_info[0]}.{sys.version_info[1]}", "python3")
 """Names that are tried where the path of this Python is not there."""
 _FIND = (
     'for each in {names}; do if command -v "$each" >/dev/null 2>&1; then exec "$each" "$@"; fi; done; '
     "echo 'pliant: no Python under these names:' {names}'; name one with --remote-python' >&2; exit 127"
 )
-_SHIPPED = """
-import os, sys
-places, magic, folder = sys.argv[2:4], sys.argv[4], sys.argv[5]
-def end(why):
-    sys.exit("pliant: " + why)
-def read(count):
-    data = os.read(0, count)
-    return data or end("the code that was to come by standard input has not come whole")
-own = "%s-%s" % (sys.implementation.cache_tag, os.uname()[4])
-if own != magic:
-    end("%s is %s, and what starts it is %s: name such a Python with --remote-python" % (sys.executable, own, magic))
-if not all(os.path.isdir(os.path.join(*each)) for each in zip(places, ("pliant", "msgspec"))):
-    if not folder:
-        end("there is no Pliant in %s: a job needs it there; pliant launch sends what it needs" % places[0])
-    line = b""
-    while not line.endswith(b"\\n"):
-        line += read(65536)
-    os.write(1, {needed!r})
-    size, data = b"", []
-    while len(size) < 12:
-        size += read(12 - len(size))
-    left = int(size)
-    while left:
-        data.append(read(left))
-        left -= len(data[-1])
-    named = os.environ.get("TMPDIR", "")
-    top = named if os.access(named, os.W_OK | os.X_OK) else "/tmp"
-    upper = os.path.join(os.path.abspath(top), "pliant-%d-%s" % (os.getuid(), os.path.dirname(folder)))
-    where = os.path.join(upper, os.path.basename(folder))
-    try:
-        os.makedirs(upper, 0o700, exist_ok=True)
-        if os.lstat(upper).st_uid != os.getuid():
-            end(upper + " is another user's")
-        os.mkdir(where, 0o700)
-        import io, zipfile
-        zipfile.ZipFile(io.BytesIO(b"".join(data))).extractall(where)
-        with open(os.path.join(where, {archive!r}), "wb") as file:
-            file.write(b"".join(data))
-    except OSError as error:
-        import shutil
-        shutil.rmtree(where, ignore_errors=True)
-        if os.path.isdir(upper) and not os.listdir(upper):
-            os.rmdir(upper)
-        why = error.strerror or error
-        end("%s: no place for the code that came: %s; make room there, or set TMPDIR on the node" % (where, why))
-    given = os.memfd_create("posting")
-    os.write(given, line)
-    os.lseek(given, 0, 0)
-    os.dup2(given, 0)
-    places = [where, where]
-sys.path += places
-from pliant.launch.tree.__main__ import main
-main()
-"""
-"""As _ENTER, on a node of which nothing is known: what is not there is asked for."""
 _NAME = "pliant.launch.tree"
 """For those who look at processes."""
 SSH_SHARE = 2 / 3
@@ -137,18 +74,10 @@ class Starting(msgspec.Struct, frozen=True):
     def _found(self, node: str, run: str) -> list[str]:
         """What runs an agent where it is not known which Python there is, and whether Pliant is."""
         names = (self.python,) if self.chosen else (self.python, *_PYTHONS)
-        enter = _SHIPPED.format(needed=NEEDED, archive=ARCHIVE)
-        agent = [
-            "-I",
-            "-S",
-            "-c",
-            enter,
-            _NAME,
-            *self.places,
-            _MAGIC,
-            code_folder(run, node) * self.ships,
-            LEAVING,
-        ]
+        with open(arriving.__file__.removesuffix("c"), encoding="utf-8") as file:  # noqa: PTH123 - pathlib is slow to load
+            enter = file.read()
+        where = [*self.places, arriving.magic_here(), code_folder(run, node) * self.ships]
+        agent = ["-I", "-S", "-c", enter, _NAME, *where, LEAVING]
         return ["sh", "-c", _FIND.format(names=shlex.join(names)), "sh", *agent]
 
     def login(self, node: str) -> tuple[str, list[str]]:

@@ -17,7 +17,7 @@ import msgspec
 from pliant import recorder
 from pliant.launch.connection import Connection, Listener
 from pliant.launch.loop import Loop, Timer
-from pliant.launch.tree import links, posting
+from pliant.launch.tree import arriving, links, posting
 from pliant.launch.tree.links import TreeLink
 from pliant.launch.tree.posting import Posting
 from pliant.live.tree import messages as b
@@ -355,7 +355,12 @@ class TreeShell:
         theirs = msgspec.structs.replace(mine, seat=seat, node=order.node)
         self._children.add(order.rank)
         try:
-            starter = TreeStarter(self._loop, theirs, lambda why: self._ended(order.rank, why))
+            starter = TreeStarter(
+                self._loop,
+                theirs,
+                lambda: self.happened(b.Begun(order.rank)),
+                lambda why: self._ended(order.rank, why),
+            )
         except OSError as error:
             self.happened(b.NotStarted(order.rank, str(error)))
             return
@@ -418,14 +423,18 @@ def _environment() -> dict[str, str]:
 
 
 class TreeStarter:
-    """A process that starts an agent. ``ended`` is called at its end with what went wrong, or nothing."""
+    """A process that starts an agent. ``began`` is called when it is known that the agent runs on its node, and
+    ``ended`` at the end of this process, with what went wrong, or nothing."""
 
-    def __init__(self, loop: Loop, theirs: Posting, ended: Callable[[str], None]) -> None:
+    def __init__(
+        self, loop: Loop, theirs: Posting, began: Callable[[], None], ended: Callable[[str], None]
+    ) -> None:
         """OSError if it cannot be started."""
         command = theirs.starting.command(theirs.node, theirs.seat.patience_s, theirs.run)
         self._loop = loop
         self._name = command[0] if theirs.starting.by != "fork" else "the agent"
         self._leaves = theirs.starting.leaves
+        self._began = began
         self._ended = ended
         self._said = b""
         ours, theirs_end = socket.socketpair()
@@ -451,6 +460,7 @@ class TreeStarter:
         self.runs = True
         self._asked = b""
         """The end of what was said on standard output."""
+        self._is_there = False
         self._given = Connection(loop, ours, self._answer, lambda _why: self._given.close())
         self._given.write(posting.line(theirs))
         if not theirs.starting.ships:
@@ -461,9 +471,13 @@ class TreeStarter:
         loop.add_reader(self._watch, self._over)
 
     def _answer(self, data: bytes) -> None:
-        """An agent for which there is no code asks for it; what a login shell says beside that is nothing."""
+        """What runs first there says so, and asks for code that it does not find; what a login shell says beside that
+        is nothing."""
         self._asked = (self._asked + data)[-WORDS:]
-        if posting.NEEDED in self._asked:
+        if not self._is_there and arriving.HERE in self._asked:
+            self._is_there = True
+            self._began()
+        if arriving.NEEDED in self._asked:
             from pliant.launch.tree import shipping  # seldom needed
 
             self._asked = b""

@@ -10,8 +10,10 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER
 
-from pliant.launch.tree.posting import ARCHIVE, PACKAGES
+from pliant.launch.tree.arriving import ARCHIVE, LENGTH, PACKAGES
 
+TEXT = "pliant/launch/tree/arriving.py"
+"""A program by its text, which those below are told."""
 _PARTS = {
     "pliant": (
         "", "launch", "launch/pmix", "launch/tree", "live", "live/fleet", "live/node", "live/tree", "model", "plan",
@@ -23,9 +25,9 @@ _PARTS = {
 
 
 def message() -> bytes:
-    """What the node reads that has asked for code: a length of 12 digits, then an archive."""
+    """What the node reads that has asked for code: a length, then an archive."""
     code = archive()
-    return b"%12d" % len(code) + code
+    return b"%*d" % (LENGTH, len(code)) + code
 
 
 @cache
@@ -48,7 +50,7 @@ def _made(places: dict[str, str]) -> bytes:
         for package, place in places.items():
             for name in _files(place, package):
                 path = os.path.join(place, name)  # noqa: PTH118
-                if name.endswith(".py"):
+                if name.endswith(".py") and name != TEXT:
                     packed.writestr(f"{name}c", _compiled(name, path))
                 else:
                     packed.write(path, name)

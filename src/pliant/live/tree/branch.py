@@ -34,7 +34,7 @@ BEFORE = "it was lost, or given back, before the controller began again"
 class _Child:
     def __init__(self, subtree: Subtree, *, called: bool = False) -> None:
         self.subtree = subtree
-        self.called = called
+        self.called = self.begun = called
         self.whole = False
         """All that is below it is known."""
         self.known: set[int] = set()
@@ -123,6 +123,8 @@ class Branch:
                 self._flooding.push()
             case b.Cut():
                 self._cut(happened.rank, happened.why)
+            case b.Begun():
+                self._begun(happened.rank)
             case b.NotStarted():
                 self._not_started(happened.rank, happened.why)
             case b.Due():
@@ -209,7 +211,7 @@ class Branch:
 
     def _start(self) -> None:
         """Start as many of those that are due as may start at a time."""
-        starting = sum(not child.called for child in self._children.values())
+        starting = sum(not child.begun for child in self._children.values())
         while self._queue and starting < self._seat.window:
             subtree = self._queue.popleft()
             starting += 1
@@ -218,6 +220,12 @@ class Branch:
             self.do(b.StartAgent(subtree.child, self._nodes[subtree.child], place))
             self.do(b.SetTimer(f"start {subtree.child}", self._seat.patience_s))
         self._look()
+
+    def _begun(self, rank: int) -> None:
+        """A child runs on its node."""
+        if (child := self._children.get(rank)) is not None and not child.begun:
+            child.begun = True
+            self._start()
 
     def _called(self, rank: int, *, placed: bool) -> None:
         """A child has come, or an orphan."""
@@ -231,7 +239,7 @@ class Branch:
         if child is None:
             self._refuse(rank)
             return
-        child.called = True
+        child.called = child.begun = True
         self.links.add(rank)
         self.do(b.CancelTimer(f"start {rank}"))
         self.do(b.SetTimer(f"gather {rank}", self._seat.patience_s * (1 + self._levels(child.subtree))))

@@ -99,6 +99,13 @@ class Cut(Input, frozen=True):
     why: str
 
 
+class Begun(Input, frozen=True):
+    """The agent of ``rank`` runs on its node, and will call when it has loaded what it needs: another one may be
+    started."""
+
+    rank: int
+
+
 class NotStarted(Input, frozen=True):
     """The agent of ``rank`` cannot be started: nothing of it runs."""
 
@@ -164,6 +171,7 @@ AnyInput = (
     | Heard
     | Linked
     | Cut
+    | Begun
     | NotStarted
     | Due
     | Announce

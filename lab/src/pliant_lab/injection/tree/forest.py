@@ -400,6 +400,9 @@ class Forest:
                 if parent.alive:
                     self.happened(parent.rank, b.NotStarted(rank, "no route to host"))
                 return
+            if rank % 2 and parent.alive:  # ssh has told that it runs there
+                parent.starting.discard(rank)
+                self.happened(parent.rank, b.Begun(rank))
             agent = self._sit(rank, parent.rank, order.place)
             if rank in self.silent:  # an agent that nobody wants ends by itself
                 self.later(agent.seat.patience_s, lambda: self.kill(rank))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliant.live.node.pmi import PmiError, PmiGroup, Reply, process_mapping
+from pliant.live.node.pmi import AtFence, PmiError, PmiGroup, Reply, process_mapping
 from pliant.model.errors import ProtocolError
 from pliant.model.world import MpiWorld
 from pliant.protocol import codec
@@ -53,6 +53,7 @@ class Exchange:
             if isinstance(answer, Reply):
                 self._pass([answer])
                 continue
+            assert isinstance(answer, AtFence)
             for sent, to_come in pieces(answer.entries):
                 merged = self.fence.arrive(self.part[rank], answer.round, sent, more=to_come)
                 if merged is not None:

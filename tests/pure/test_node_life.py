@@ -300,8 +300,6 @@ def test_a_fence_over_nodes_opens_once_the_controller_has_sent_all_of_it() -> No
     [
         (b"cmd=abort exitcode=7\n", 7, "rank 0 called MPI_Abort"),
         (b"cmd=put key=a\n", 1, "put without key or value"),
-        (b"cmd=spawn\n", 1, "rank 0 called MPI_Comm_spawn"),
-        (b"mcmd=spawn\nnprocs=2\nexecname=python\n", 1, "rank 0 called MPI_Comm_spawn"),
         (b"x" * 70000, 1, "a line of more than 65536 bytes"),
     ],
 )

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from pliant.live.node.attendance import Attendance
+from pliant.live.node.spawning import POOL, SpawnCall, refusal
 from pliant.model.world import MpiWorld
 from pliant.protocol.fence import Entries
 
@@ -28,15 +29,6 @@ class PmiError(Exception):
         self.code = code
 
 
-def refuse_to_spawn(rank: int) -> PmiError:
-    """Nothing is gained by an error that MPI returns: a pool of mpi4py waits for its workers all the same."""
-    return PmiError(
-        f"rank {rank} called MPI_Comm_spawn, which is not supported under pliant run and pliant launch: give the job "
-        "all its ranks at the start; a pool of mpi4py.futures uses them with: "
-        "pliant run -N 3 -- python -m mpi4py.futures SCRIPT"
-    )
-
-
 class Reply(NamedTuple):
     """A line for a rank."""
 
@@ -51,7 +43,13 @@ class AtFence(NamedTuple):
     entries: Entries
 
 
-Answers = list[Reply | AtFence]
+class Remark(NamedTuple):
+    """A line for people: the ranks go on."""
+
+    text: str
+
+
+Answers = list[Reply | AtFence | Remark]
 
 
 class PmiGroup:
@@ -64,6 +62,7 @@ class PmiGroup:
         self._new: Entries = {}
         self._characters = 0
         self._at_barrier: set[int] = set()
+        self._spawning: dict[int, SpawnCall] = {}
         self.attendance = Attendance()
         self._round = 0
         self._commands: dict[str, Callable[[int, Mapping[str, str]], Answers]] = {
@@ -82,14 +81,14 @@ class PmiGroup:
 
     def receive(self, rank: int, line: str) -> Answers:
         """What follows because ``rank`` sent ``line``; PmiError on abort or nonsense."""
+        if rank in self._spawning or line.startswith("mcmd=spawn"):
+            return self._spawn(rank, line)
         words = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
         command = words.get("cmd", "")
         if command == "abort":
             text = words.get("exitcode", "")
             code = int(text) % 256 if text.isdecimal() and len(text) < 10 else 1
             raise PmiError(f"rank {rank} called MPI_Abort", code or 1)
-        if "spawn" in (command, words.get("mcmd")):
-            raise refuse_to_spawn(rank)
         handler = self._commands.get(command)
         if handler is None:
             return _reply(rank, command or "unknown", rc="-1", msg="unknown_command")
@@ -142,6 +141,23 @@ class PmiGroup:
         if value is None:
             return _reply(rank, "get_result", rc="-1", msg="key_not_found", value="unknown")
         return _reply(rank, "get_result", msg="success", value=value)
+
+    def _spawn(self, rank: int, line: str) -> Answers:
+        """MPI returns an error, but a pool of mpi4py waits for its workers all the same: that ends here."""
+        try:
+            programs = self._spawning.setdefault(rank, SpawnCall()).take(line)
+        except ValueError as error:
+            raise PmiError(f"rank {rank} sent {error}") from error
+        if not programs:
+            return []
+        del self._spawning[rank]
+        if any(POOL in each.words for each in programs):
+            raise PmiError(refusal(rank))
+        what = ", ".join(f"{each.program} on {each.ranks} ranks" for each in programs)
+        return [
+            *_reply(rank, "spawn_result", rc="-1", msg="not_supported"),
+            Remark(refusal(rank, f" of {what}")),
+        ]
 
     def _barrier(self, rank: int, _words: Mapping[str, str]) -> Answers:
         if rank in self._at_barrier:

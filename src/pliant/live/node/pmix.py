@@ -14,7 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from pliant.live.node.attendance import Attendance
-from pliant.live.node.pmi import AtFence, PmiError, Reply, refuse_to_spawn
+from pliant.live.node.pmi import AtFence, PmiError, Reply
+from pliant.live.node.spawning import refusal
 from pliant.model.world import MpiWorld
 from pliant.protocol import codec, pmix
 from pliant.protocol.fence import Entries
@@ -70,7 +71,7 @@ class PmixGroup:
             case pmix.Aborted() as aborted:
                 raise PmiError(f"rank {aborted.rank} called MPI_Abort", aborted.code % 256 or 1)
             case pmix.Spawning() as spawning:
-                raise refuse_to_spawn(spawning.rank)
+                raise PmiError(refusal(spawning.rank))
             case pmix.Initialized() as came:
                 self.attendance.initialized(came.rank)
                 self._check_ended()

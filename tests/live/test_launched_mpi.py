@@ -35,8 +35,23 @@ except MPI.Exception:
     print("refused", flush=True)
 world.Barrier()
 """
+LEAVES = """
+import os, time
+from mpi4py import MPI
 
-pytestmark = pytest.mark.long
+if MPI.COMM_WORLD.rank == 2:
+    os._exit(0)
+time.sleep(600)
+"""
+ABORTS = """
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+world.Set_errhandler(MPI.ERRORS_ARE_FATAL)
+if world.rank == 2:
+    world.Abort(42)
+world.Barrier()
+"""
 
 
 def run(mark: str, nodes: int, python: str, program: str) -> tuple[int, list[str], str]:
@@ -58,3 +73,22 @@ def test_a_program_goes_on_when_its_spawn_is_refused(mark: str) -> None:
     code, out, err = run(mark, 2, MPICH, REFUSED)
     assert (code, out) == (0, ["refused"] * 3), err
     assert err.count("rank 0 called MPI_Comm_spawn of") == 1
+
+
+@EACH
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_rank_that_leaves_without_finalize_ends_all_and_is_named(
+    mark: str, nodes: int, python: str
+) -> None:
+    code, _, err = run(mark, nodes, python, LEAVES)
+    assert code == 1
+    assert f"process 2 on n{nodes - 1} ended with exit code 0 before MPI_Finalize" in err
+
+
+@EACH
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_the_exit_code_is_that_of_mpi_abort(mark: str, nodes: int, python: str) -> None:
+    """Other ranks find out of themselves, and abort with a code of their own."""
+    code, _, err = run(mark, nodes, python, ABORTS)
+    assert code == 42, err
+    assert f"n{nodes - 1}: rank 2 called MPI_Abort" in err

@@ -127,6 +127,33 @@ def test_a_process_that_ends_with_0_before_mpi_finalize_ends_the_world() -> None
     assert (life.code, life.why) == (1, "process 1 on n1 ended with exit code 0 before MPI_Finalize")
 
 
+@pytest.mark.parametrize(
+    ("dialect", "codes", "code"),
+    [
+        ("pmi1", (5, 15, 0), 5),
+        ("pmi1", (5, -15, -9), 5),
+        ("pmi1", (75, 42, -9), 75),
+        ("openmpi", (42, 75, -9), 42),
+        ("openmpi", (75, 42, -9), 42),
+        ("openmpi", (75, -11, 42), 128 + 11),
+        ("openmpi", (75, -9, -9), 75),
+        ("openmpi", (0, -9, 75), 128 + 9),
+        ("launch", (5, 15, -9), 128 + 9),
+    ],
+)
+def test_the_code_of_a_world_is_that_of_its_first_failure(
+    dialect: str, codes: tuple[int, ...], code: int
+) -> None:
+    """Word of a rank that has failed may come behind word of those that its MPI has told of it."""
+    life = launching(1, 1, 1, dialect=dialect)
+    for rank, each in enumerate(codes):
+        life.arrived(from_node(f"n{rank}", m.Exited(JOB, rank, rank, each)))
+    assert life.is_over
+    assert life.code == code
+    first = next(rank for rank, each in enumerate(codes) if code == (128 - each if each < 0 else each))
+    assert life.why.startswith(f"process {first} on n{first} ")
+
+
 def test_a_fence_that_is_never_passed_ends_the_world() -> None:
     life = launching(1, 1, dialect="pmi1")
     life.gathered((0,), 0, {})

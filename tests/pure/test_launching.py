@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 from drawing import examples
 from hypothesis import given, settings
@@ -29,10 +30,11 @@ from pliant.launch.tree.interfaces import InterfaceError, facing, listening_at
 from pliant.launch.tree.pipes import Spill
 from pliant.launch.tree.posting import Posting, Starting
 from pliant.launch.tree.shell import House, TreeShell
-from pliant.live.tree.launching import JOB, ForAll, Launching, LineCutter, Note, Print, start_of
+from pliant.live.tree.launching import ForAll, ForOne, Launching, Note, Print
 from pliant.live.tree.messages import Seat
+from pliant.live.tree.part import JOB, LineCutter, start_of
 from pliant.model.hosts import apart
-from pliant.protocol import codec
+from pliant.protocol import codec, pmix
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
 from pliant.report.timeline import timeline
@@ -152,6 +154,29 @@ def test_the_code_of_a_world_is_that_of_its_first_failure(
     assert life.code == code
     first = next(rank for rank, each in enumerate(codes) if code == (128 - each if each < 0 else each))
     assert life.why.startswith(f"process {first} on n{first} ")
+
+
+def asked(life: Launching, part: int, number: int, ask: m.Message) -> tuple[str, int]:
+    """Which node is answered, and with which status."""
+    [answer] = life.arrived(from_node(f"n{part}", m.Asked(JOB, part, number, codec.raw(ask))))
+    assert isinstance(answer, ForOne)
+    answered = msgspec.json.decode(answer.message, type=m.Answered)
+    done = msgspec.json.decode(answered.answer, type=pmix.Done)
+    assert (answered.group, answered.number, done.id) == (part, number, number)
+    return answer.node, done.status
+
+
+def test_what_a_node_asks_of_others_it_is_told_alone() -> None:
+    life = launching(0, 2, 1, dialect="pmi1")
+    item = pmix.Item("here", 0, 0, pmix.STRING, "port")
+    assert asked(life, 2, 1, pmix.Lookup(("here",))) == ("n2", pmix.NOT_FOUND)
+    assert asked(life, 1, 1, pmix.Publish((item,), new=True)) == ("n1", 0)
+    assert asked(life, 2, 2, pmix.Lookup(("here",))) == ("n2", 0)
+    assert asked(life, 2, 3, m.Withdraw(3)) == ("n2", pmix.BAD_PARAM)
+    life.arrived(from_node("n1", m.Exited(JOB, 1, 0, 0)))
+    assert asked(life, 2, 4, pmix.Lookup(("here",))) == ("n2", 0), "one of its processes is there"
+    life.arrived(from_node("n1", m.Exited(JOB, 1, 1, 0)))
+    assert asked(life, 2, 5, pmix.Lookup(("here",))) == ("n2", pmix.NOT_FOUND)
 
 
 def test_a_fence_that_is_never_passed_ends_the_world() -> None:

@@ -7,8 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from node_driver import Driver, agent_messages, outputs_of_kind, start_order
 
+from pliant.live.job.rendezvous import Asker, Rendezvous
+from pliant.live.job.rendezvous import answer as answer_to
 from pliant.live.node import messages as n
+from pliant.live.node.pmi import Asking, PmiGroup
 from pliant.live.node.spawning import POOL, SpawnCall
+from pliant.model.world import MpiWorld
+from pliant.protocol import codec, pmix
 from pliant.protocol import messages as m
 
 TEXT = st.text(st.characters(exclude_characters="\n", codec="utf-8"), max_size=20).filter(
@@ -76,3 +81,76 @@ def test_what_nobody_can_wait_for_or_read_ends_the_group(lines: list[str], why: 
     [told] = agent_messages(out)
     assert isinstance(told, m.Relay)
     assert why in bytes(told.message).decode()
+
+
+# ---- names ------------------------------------------------------------------------------------------
+
+NAME = st.sampled_from(["here", "a b", "x=y port=1", "\\", "ü", ""])
+PORT = st.sampled_from(["tag#0$connentry#2$", "p=1", "q"])
+
+
+class Party:
+    def __init__(self, number: int, world: MpiWorld) -> None:
+        self.number, self.world, self.alive = number, world, set(world.ranks)
+
+
+class Nodes:
+    """The servers of one world's nodes, and what is between them."""
+
+    def __init__(self, *sizes: int) -> None:
+        worlds = [MpiWorld(0, sizes, part) for part in range(len(sizes))]
+        self._groups = [PmiGroup(world, "kvs") for world in worlds]
+        self._of = {rank: part for part, world in enumerate(worlds) for rank in world.ranks}
+        self.rendezvous = Rendezvous({part: Party(part, world) for part, world in enumerate(worlds)})
+
+    def say(self, rank: int, line: str) -> str:
+        """The one line that answers this."""
+        part = self._of[rank]
+        [asking] = self._groups[part].receive(rank, line)
+        assert isinstance(asking, Asking)
+        answers = []
+        for letter in self.rendezvous.ask(Asker(part, asking.number), asking.ask):
+            group = self._groups[letter.to.group]
+            answers += [each for _ in range(2) for each in group.answered(answer_to(1, letter).answer)]
+        [reply] = answers  # also if it came twice
+        assert reply.rank == rank
+        return reply.line.decode().rstrip("\n")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["publish", "lookup", "unpublish"]), st.integers(0, 3), NAME, PORT))
+)
+def test_names_are_the_same_on_all_nodes(asked: list[tuple[str, int, str, str]]) -> None:
+    nodes, there = Nodes(1, 2, 1), dict[str, str]()
+    for what, rank, name, port in asked:
+        suffix = f" port={port}" if what == "publish" else ""
+        told = nodes.say(rank, f"cmd={what}_name service={name}{suffix}")
+        if what == "publish":
+            assert told.startswith(f"cmd=publish_result rc={-1 if name in there else 0}")
+            there.setdefault(name, port)
+        elif name not in there:
+            assert told == f"cmd={what}_result rc=-1 msg=no_service"
+        else:
+            assert told == f"cmd={what}_result rc=0" + (f" port={there[name]}" if what == "lookup" else "")
+            if what == "unpublish":
+                del there[name]
+
+
+def test_a_name_goes_with_its_node() -> None:
+    nodes = Nodes(1, 1)
+    nodes.say(0, "cmd=publish_name service=here port=p")
+    assert list(nodes.rendezvous.ended(0, lost=False))
+    assert nodes.say(1, "cmd=lookup_name service=here") == "cmd=lookup_result rc=-1 msg=no_service"
+
+
+def test_a_node_asks_once_and_its_rank_waits_for_the_answer() -> None:
+    driver = Driver(orphan_grace=9)
+    driver.order(start_order(sizes=(2, 1)))
+    out = driver.say("cmd=lookup_name service=here", rank=1)
+    assert not outputs_of_kind(out, n.SayToRank)
+    [asked] = [each for each in agent_messages(out) if isinstance(each, m.Asked)]
+    assert codec.Decoder(pmix.HubAsk).decode(asked.ask) == pmix.Lookup(("here",))
+    answered = m.Answered(1, 0, asked.number, codec.raw(pmix.Done(asked.number, pmix.NOT_FOUND)), over=True)
+    [reply] = outputs_of_kind(driver.order(answered), n.SayToRank)
+    assert (reply.rank, reply.data) == (1, b"cmd=lookup_result rc=-1 msg=no_service\n")
+    assert not outputs_of_kind(driver.order(answered), n.SayToRank)

@@ -19,7 +19,7 @@ from pliant.launch.tree.posting import Posting, Starting
 from pliant.launch.tree.shell import TreeShell
 from pliant.live.fleet.channel import at_controller
 from pliant.live.tree import messages as b
-from pliant.live.tree.launching import ForAll, Launching, Note, Output, Print
+from pliant.live.tree.launching import ForAll, ForOne, Launching, Note, Output, Print
 from pliant.model.deadlines import AGENT_START_S, CHANNEL_AGAIN_S, LAUNCH_START_S
 from pliant.plan import tree
 from pliant.protocol import codec
@@ -105,6 +105,8 @@ class Launcher:
         self._tree = TreeShell(posting, self)
         self._launching = Launching(plan.launch, plan.nodes)
         self._channels = {node: at_controller(node, rank) for rank, node in enumerate(plan.nodes, 1)}
+        self._told: set[str] = set()
+        """Nodes that were told something alone."""
         self._owed: set[str] = set()
         """Nodes that are to be told what has come of them."""
         self._left: asyncio.Future[str] = self._loop.create_future()
@@ -238,6 +240,8 @@ class Launcher:
                     self._printing.put(output)
                 case ForAll():
                     self._tree.happened(b.Announce(output.message))
+                case ForOne():
+                    self._tell(output.node, output.message)
                 case Note():
                     self._note(output.text)
 
@@ -303,11 +307,15 @@ class Launcher:
 
     def _type(self, data: bytes) -> None:
         if (node := self._reader) is not None:
-            self._tree.happened(b.Send(self._channels[node].tell(codec.raw(t.Input(data)))))
+            self._tell(node, codec.raw(t.Input(data)))
+
+    def _tell(self, node: str, message: msgspec.Raw) -> None:
+        self._told.add(node)
+        self._tree.happened(b.Send(self._channels[node].tell(message)))
 
     def _repeat(self) -> None:
-        """What the process that reads our input was sent may have been lost with an agent in between."""
-        if (node := self._reader) is not None:
+        """What a node was told alone may have been lost with an agent in between."""
+        for node in sorted(self._told):
             self._tree.happened(*map(b.Send, self._channels[node].again()))
         self._repeating = self._loop.call_later(CHANNEL_AGAIN_S, self._repeat)
 

@@ -13,9 +13,11 @@ import msgspec
 
 from pliant.protocol.messages import Message
 
-NOT_FOUND, TIMEOUT, UNREACHABLE, BAD_PARAM, TOO_MUCH = -46, -24, -25, -27, -29
+NOT_FOUND, TIMEOUT, UNREACHABLE, BAD_PARAM, TOO_MUCH, TAKEN = -46, -24, -25, -27, -29, -53
 """Statuses: nothing has that name; it took too long; who was to take part is lost; nobody can know what is meant; it
-does not fit into a message."""
+does not fit into a message; something has that name."""
+STRING = 3
+"""The number of a type."""
 
 
 class Span(NamedTuple):
@@ -106,9 +108,11 @@ ServerMessage = Opened | Failed | Aborted | Initialized | Finalized | Spawning |
 
 
 class Publish(Message, frozen=True):
-    """Answered at once, though what is published may have to be said to a controller that begins anew."""
+    """Answered at once, though what is published may have to be said to a controller that begins anew. ``new``: it is
+    refused where something else has one of the names; else it takes their place."""
 
     items: tuple[Item, ...]
+    new: bool = False
 
 
 class Lookup(Message, frozen=True):
@@ -119,9 +123,10 @@ class Lookup(Message, frozen=True):
 
 
 class Unpublish(Message, frozen=True):
-    """What the group has published under these names."""
+    """What the group has published under these names; with ``anybodys`` what any has, and nothing is an error."""
 
     keys: tuple[str, ...]
+    anybodys: bool = False
 
 
 class Meet(Message, frozen=True):

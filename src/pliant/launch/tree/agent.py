@@ -24,7 +24,7 @@ from pliant.live.fleet.channel import ROOM, at_node, is_next
 from pliant.live.node.life import UNPREPARED
 from pliant.live.node.messages import Home
 from pliant.live.tree import messages as b
-from pliant.live.tree.launching import JOB, start_of
+from pliant.live.tree.part import JOB, start_of
 from pliant.model.deadlines import (
     AGENT_EXIT_S,
     AGENT_GRACE_S,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from pliant.launch.loop import Loop
-from pliant.live.tree.launching import LineCutter
+from pliant.live.tree.part import LineCutter
 from pliant.protocol import launching as t
 
 KEEP = 1 << 20

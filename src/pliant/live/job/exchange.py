@@ -7,17 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pliant.live.job.effects import Effects
 from pliant.live.job.groups import LiveGroup
-from pliant.live.job.rendezvous import Asker, Letter, Rendezvous, refusal
+from pliant.live.job.rendezvous import Asker, Letter, Rendezvous, answer, refusal
 from pliant.model.deadlines import GROUP_ASK_S
 from pliant.model.errors import ProtocolError
-from pliant.protocol import codec
 from pliant.protocol import messages as m
 from pliant.protocol.fence import Rounds, pieces
-from pliant.protocol.pmix import TIMEOUT, TOO_MUCH, UNREACHABLE, Done
-
-NULL = m.Answered(0, 0).answer
-LONGEST = codec.MAX_LINE - codec.WRAPPING
-"""Bytes in an answer: it has to fit into a line."""
+from pliant.protocol.pmix import TIMEOUT, UNREACHABLE
 
 
 class Exchange:
@@ -86,9 +81,5 @@ class Exchange:
         self._send(self._rendezvous.ended(group.number, lost=not (well and group.joined)))
 
     def _send(self, letters: Iterable[Letter]) -> None:
-        for (number, ask), message, over in letters:
-            group = self._groups[number]
-            answer = codec.raw(message) if message is not None else NULL
-            if len(bytes(answer)) > LONGEST:
-                answer = codec.raw(Done(ask, TOO_MUCH))
-            self._effects.send(group.node, m.Answered(self._number, number, ask, answer, over))
+        for letter in letters:
+            self._effects.send(self._groups[letter.to.group].node, answer(self._number, letter))

@@ -14,7 +14,12 @@ import msgspec
 
 from pliant.model.world import MpiWorld
 from pliant.protocol import codec, pmix
+from pliant.protocol import messages as m
 from pliant.protocol.messages import Message
+
+_NOTHING = m.Answered(0, 0).answer
+_LONGEST = codec.MAX_LINE - codec.WRAPPING
+"""Bytes in an answer: it has to fit into a line."""
 
 
 class Party(Protocol):
@@ -78,10 +83,10 @@ class Rendezvous:
             case pmix.Lookup():
                 yield from self._look_up(asker, ask)
             case pmix.Unpublish():
-                taken = [key for key in ask.keys if key in self._published]
-                mine = [key for key in taken if self._published[key][0].group == asker.group]
-                yield from self._take(mine)
-                yield _done(asker)
+                found = [key for key in ask.keys if key in self._published]
+                own = [key for key in found if self._published[key][0].group == asker.group]
+                yield from self._take(found if ask.anybodys else own)
+                yield _done(asker, pmix.NOT_FOUND if ask.anybodys and not found else 0)
             case pmix.Meet():
                 yield from self._meet(asker, ask)
             case pmix.Modex():
@@ -116,7 +121,11 @@ class Rendezvous:
     # ---- names ---------------------------------------------------------------------------------------
 
     def _publish(self, asker: Asker, ask: pmix.Publish) -> Iterator[Letter]:
-        yield from self._take([item.key for item in ask.items if item.key in self._published])
+        others = [item.key for item in ask.items if item.key in self._published]
+        if ask.new and any(self._published[key][0] != asker for key in others):
+            yield _done(asker, pmix.TAKEN)
+            return
+        yield from self._take(others)
         self._published.update({item.key: (asker, item) for item in ask.items})
         yield Letter(asker, pmix.Done(asker.number), over=not ask.items)
         for other, waiting in list(self._waiting.items()):
@@ -214,6 +223,15 @@ class Rendezvous:
                 del self._waiting[asker]
                 blobs = (got.blob,) if not got.status else ()
                 yield Letter(asker, pmix.Done(asker.number, got.status, blobs), over=True)
+
+
+def answer(job: int, letter: Letter) -> m.Answered:
+    """A letter as the agent of its group gets it."""
+    (group, number), message, over = letter
+    line = codec.raw(message) if message is not None else _NOTHING
+    if len(bytes(line)) > _LONGEST:
+        line = codec.raw(pmix.Done(number, pmix.TOO_MUCH))
+    return m.Answered(job, group, number, line, over)
 
 
 def refusal(asker: Asker) -> Letter:

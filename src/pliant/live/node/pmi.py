@@ -7,17 +7,27 @@ In a world of several groups the barrier is a fence: what was put on one node is
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
+import msgspec
+
 from pliant.live.node.attendance import Attendance
 from pliant.live.node.spawning import POOL, SpawnCall, refusal
 from pliant.model.world import MpiWorld
+from pliant.protocol import codec, pmix
 from pliant.protocol.fence import Entries
 
 MOST_CHARACTERS = 1 << 23
 """What the ranks of a group may put in all: MPICH needs about 5,000 characters a rank."""
+NAMES = {
+    "publish_name": "publish_result",
+    "lookup_name": "lookup_result",
+    "unpublish_name": "unpublish_result",
+}
+"""By what is asked of a name, what answers it."""
 
 
 class PmiError(Exception):
@@ -49,7 +59,14 @@ class Remark(NamedTuple):
     text: str
 
 
-Answers = list[Reply | AtFence | Remark]
+class Asking(NamedTuple):
+    """The server asks, under a number of its own, what other groups can answer."""
+
+    number: int
+    ask: msgspec.Raw
+
+
+Answers = list[Reply | AtFence | Remark | Asking]
 
 
 class PmiGroup:
@@ -62,6 +79,10 @@ class PmiGroup:
         self._new: Entries = {}
         self._characters = 0
         self._at_barrier: set[int] = set()
+        self._asked: dict[int, tuple[int, str]] = {}
+        """By the number of what was asked of others, the rank that waits, and for what."""
+        self._last_ask = 0
+        self._decoder: codec.Decoder[pmix.Done] = codec.Decoder(pmix.Done)
         self._spawning: dict[int, SpawnCall] = {}
         self.attendance = Attendance()
         self._round = 0
@@ -89,6 +110,8 @@ class PmiGroup:
             text = words.get("exitcode", "")
             code = int(text) % 256 if text.isdecimal() and len(text) < 10 else 1
             raise PmiError(f"rank {rank} called MPI_Abort", code or 1)
+        if command in NAMES:
+            return self._ask(rank, command, line.partition(" service=")[2])
         handler = self._commands.get(command)
         if handler is None:
             return _reply(rank, command or "unknown", rc="-1", msg="unknown_command")
@@ -107,6 +130,20 @@ class PmiGroup:
         self._round += 1
         self._at_barrier.clear()
         return [reply for rank in self._world.ranks for reply in _lines(rank, "barrier_out")]
+
+    def answered(self, answer: msgspec.Raw) -> list[Reply]:
+        """What others have answered; it may be nothing."""
+        if bytes(answer) == b"null":
+            return []
+        done = self._decoder.decode(answer)
+        rank, result = self._asked.pop(done.id, (0, ""))
+        if not result:
+            return []
+        if done.status:
+            why = "service_taken" if done.status == pmix.TAKEN else "no_service"
+            return _lines(rank, result, rc="-1", msg=why)
+        ports = [b64decode(item.blob).decode() for item in done.items]
+        return _lines(rank, result, **({"port": ports[0]} if ports else {}))
 
     def left(self, rank: int) -> None:
         """``rank`` has ended well; PmiError if others wait for it, who would do so for ever."""
@@ -141,6 +178,19 @@ class PmiGroup:
         if value is None:
             return _reply(rank, "get_result", rc="-1", msg="key_not_found", value="unknown")
         return _reply(rank, "get_result", msg="success", value=value)
+
+    def _ask(self, rank: int, command: str, service: str) -> Answers:
+        """A name may have any characters, and be on any node: it is asked for as Open MPI's server asks."""
+        ask: pmix.HubAsk = pmix.Lookup((service,))
+        if command == "publish_name":
+            name, _, port = service.rpartition(" port=")
+            item = pmix.Item(name, self._world.number, rank, pmix.STRING, b64encode(port.encode()).decode())
+            ask = pmix.Publish((item,), new=True)
+        elif command == "unpublish_name":
+            ask = pmix.Unpublish((service,), anybodys=True)
+        self._last_ask += 1
+        self._asked[self._last_ask] = rank, NAMES[command]
+        return [Asking(self._last_ask, codec.raw(ask))]
 
     def _spawn(self, rank: int, line: str) -> Answers:
         """MPI returns an error, but a pool of mpi4py waits for its workers all the same: that ends here."""

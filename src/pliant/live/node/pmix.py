@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from pliant.live.node.attendance import Attendance
-from pliant.live.node.pmi import AtFence, PmiError, Reply
+from pliant.live.node.pmi import Asking, AtFence, PmiError, Reply
 from pliant.live.node.spawning import refusal
 from pliant.model.world import MpiWorld
 from pliant.protocol import codec, pmix
@@ -32,13 +32,6 @@ class Begin(NamedTuple):
     """The group's server is up: its ranks can be started, each with this environment."""
 
     env: dict[int, dict[str, str]]
-
-
-class Asking(NamedTuple):
-    """The server asks, under a number of its own, what other groups can answer."""
-
-    number: int
-    ask: msgspec.Raw
 
 
 class PmixGroup:

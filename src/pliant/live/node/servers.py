@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from pliant.live.node import messages as n
 from pliant.live.node.outbox import Outbox
-from pliant.live.node.pmi import AtFence, PmiError, Remark, Reply
-from pliant.live.node.pmix import SERVER, Asking, Begin, PmixGroup
+from pliant.live.node.pmi import Asking, AtFence, PmiError, Remark, Reply
+from pliant.live.node.pmix import SERVER, Begin
 from pliant.live.node.register import RANK_LINE, NodeGroup, Register
 from pliant.model.errors import ProtocolError
 from pliant.protocol import codec
@@ -75,7 +75,7 @@ class Servers:
         if order.over:
             self._outbox.answered((order.job, order.group), order.number)
         group = self._register.groups.get((order.job, order.group))
-        if group is not None and isinstance(group.server, PmixGroup):
+        if group is not None and group.server is not None:
             self._reply(group, group.server.answered(order.answer))
 
     @staticmethod

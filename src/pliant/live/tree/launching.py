@@ -1,14 +1,16 @@
-"""A program that is launched over a tree, from both ends: what the controller makes of what it hears of it, and what an
-agent is to start. Without I/O or clock."""
+"""A program that is launched over a tree: what the controller makes of what it hears of it. The agents' end is in
+``part.py``. Without I/O or clock."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 import msgspec
 
+from pliant.live.job.rendezvous import Asker, Letter, Rendezvous, answer, refusal
+from pliant.live.tree.part import JOB, part_of
 from pliant.model.errors import ProtocolError
 from pliant.model.flavours import OPEN
 from pliant.model.world import MpiWorld
@@ -17,8 +19,6 @@ from pliant.protocol import launching as t
 from pliant.protocol import messages as m
 from pliant.protocol.fence import Rounds, pieces
 
-JOB = 1
-"""Of whatever is launched: there is no other."""
 LOST = 255
 """The exit code of a process whose node is gone."""
 SIGKILL = 9
@@ -56,13 +56,29 @@ class ForAll(NamedTuple):
     message: msgspec.Raw
 
 
+class ForOne(NamedTuple):
+    """To be done: tell the agent of this node."""
+
+    node: str
+    message: msgspec.Raw
+
+
 class Note(NamedTuple):
     """To be done: a line for people."""
 
     text: str
 
 
-Output = Print | ForAll | Note
+Output = Print | ForAll | ForOne | Note
+
+
+class _Group:
+    """The processes of one node, as they meet others; ``alive`` are those that have not ended."""
+
+    def __init__(self, number: int, world: MpiWorld, alive: set[int]) -> None:
+        self.number = number
+        self.world = world
+        self.alive = alive
 
 
 class Launching:
@@ -76,6 +92,8 @@ class Launching:
         self._open = {node: set(ranks) for node, ranks in self._of.items()}
         self._decoder: codec.Decoder[m.AgentMessage | t.FromTree] = codec.Decoder(m.AgentMessage | t.FromTree)
         self._rounds = Rounds(tuple(self._nodes))
+        self._rendezvous: Rendezvous | None = None
+        """Once a node has asked for something of others."""
         self.fences = 0
         """How many its world has passed."""
         self.killed = False
@@ -183,18 +201,44 @@ class Launching:
             case m.Started():
                 self.started.add(node)
             case m.StartFailed():
-                self._out.append(Note(f"{node}: {message.error}"))
-                for rank in sorted(self._open.get(node, ())):
-                    self._errors[rank] = f"was not started: {message.error}"
-                    self._end(node, rank, message.code, 0.0)
+                self._not_started(node, message)
             case m.Exited():
                 if message.early:
                     self._errors.setdefault(message.rank, message.how)
                 self._end(node, message.rank, 1 if message.early else message.code, message.cpu_s)
+            case m.Asked():
+                self._asked(node, message)
             case m.Relay() | m.Error():
                 self._out.append(Note(f"{node}: {_words(message)}"))
             case _:
                 pass  # hellos, proofs and heartbeats change nothing here
+
+    def _not_started(self, node: str, failed: m.StartFailed) -> None:
+        self._out.append(Note(f"{node}: {failed.error}"))
+        for rank in sorted(self._open.get(node, ())):
+            self._errors[rank] = f"was not started: {failed.error}"
+            self._end(node, rank, failed.code, 0.0)
+
+    def _asked(self, node: str, message: m.Asked) -> None:
+        if self._rendezvous is None:
+            sizes = tuple(self._launch.sizes[number] for number in self._nodes)
+            worlds = {number: MpiWorld(0, sizes, part) for part, number in enumerate(self._nodes)}
+            self._rendezvous = Rendezvous(
+                {
+                    number: _Group(number, worlds[number], self._open[each])
+                    for number, each in self._nodes.items()
+                }
+            )
+        asker = Asker(self._numbers[node], message.number)
+        try:
+            self._post(self._rendezvous.ask(asker, message.ask))
+        except ProtocolError:
+            self._post([refusal(asker)])
+
+    def _post(self, letters: Iterable[Letter]) -> None:
+        for letter in letters:
+            node = self._nodes[letter.to.group]
+            self._out.append(ForOne(node, codec.raw(answer(JOB, letter))))
 
     def _end(self, node: str, rank: int, code: int, cpu_s: float) -> None:
         if rank not in self._open.get(node, ()):
@@ -203,6 +247,8 @@ class Launching:
         self.ended[rank] = ProcessEnd(node, code, cpu_s)
         if code:
             self._causes[rank] = self._cause(code)
+        if not self._open[node] and self._rendezvous is not None:
+            self._post(self._rendezvous.ended(self._numbers[node], lost=code != 0))
         if self._launch.is_world:
             if code and not self.killed:  # as mpiexec does: its world cannot go on without it
                 self.killed = True
@@ -235,49 +281,3 @@ def _words(message: m.Relay | m.Error) -> str:
         except ProtocolError:
             return "something that is no error"
     return message.text
-
-
-# ---- an agent's end -------------------------------------------------------------------------------------
-
-
-def part_of(launch: t.Launch, number: int) -> MpiWorld:
-    """The world of the processes at the agent of this number, from 0; of one that has any."""
-    used = [each for each, size in enumerate(launch.sizes) if size]
-    return MpiWorld(0, tuple(launch.sizes[each] for each in used), used.index(number))
-
-
-def start_of(launch: t.Launch, number: int, output: str, token: str) -> m.StartGroup | None:
-    """What the agent of this number, from 0, is to start; None if nothing, as where it was added later."""
-    if number >= len(launch.sizes) or not launch.sizes[number]:
-        return None
-    return m.StartGroup(
-        JOB, number, part_of(launch, number), launch.argv, launch.env, launch.cwd, output, token, launch.dialect,
-        streams=True,
-    )  # fmt: skip
-
-
-class LineCutter:
-    """Whole lines of what a process writes, in pieces of at most ``limit`` bytes: only a longer line is cut."""
-
-    def __init__(self, limit: int = 1 << 16) -> None:
-        self._rest = bytearray()
-        self._limit = limit
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        self._rest += data
-        end = self._rest.rfind(b"\n") + 1
-        if not end and len(self._rest) >= self._limit:
-            end = len(self._rest)
-        if end:
-            whole = bytes(self._rest[:end])
-            del self._rest[:end]
-            at = 0
-            while at < end:
-                to = min(at + self._limit, end)
-                yield whole[at : (to := whole.rfind(b"\n", at, to) + 1 or to)]
-                at = to
-
-    def rest(self) -> bytes:
-        """What is left at the end, a line without its end."""
-        rest, self._rest = bytes(self._rest), bytearray()
-        return rest

@@ -13,16 +13,19 @@ import msgspec
 
 from pliant.live.fleet.channel import ChannelEnd, at_controller, at_node
 from pliant.live.tree import messages as b
-from pliant.live.tree.launching import JOB, ForAll, Launching, LineCutter, Note, Print, start_of
+from pliant.live.tree.launching import ForAll, ForOne, Launching, Note, Print
 from pliant.live.tree.launching import Output as Outcome
+from pliant.live.tree.part import JOB, LineCutter, start_of
 from pliant.model.deadlines import CHANNEL_AGAIN_S
-from pliant.protocol import codec
+from pliant.protocol import codec, pmix
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
 from pliant_lab.injection.audit.violation import Violation
 
 FENCES = 3
 """How many a world passes."""
+PUBLISH, LOOK_UP = 1, 2
+"""The numbers of what the agents of a world ask of each other."""
 WINDOW = 64
 """Bytes: so little that output has to wait."""
 
@@ -78,7 +81,9 @@ class Tenant:
         self.typed: list[bytes] = []
         """What it was sent alone."""
         self._waiting: deque[tuple[int, msgspec.Raw]] = deque()
-        self._orders: codec.Decoder[t.ForAll | t.Input] = codec.Decoder(t.ForAll | t.Input)
+        self._orders: codec.Decoder[t.ForAll | t.Input | m.Answered] = codec.Decoder(
+            t.ForAll | t.Input | m.Answered
+        )
         self._fenced: dict[str, str] = {}
         """What all have put, as it has come here."""
         self._is_world = False
@@ -108,8 +113,13 @@ class Tenant:
         is_new = self._channel.came(envelope.id, envelope.after, envelope.message)
         if envelope.id:
             self._forest.happened(self._rank, b.Say(self._channel.answer()))
-        if is_new and isinstance(order := self._orders.decode(envelope.message), t.Input):
-            self.typed.append(order.data)
+        match self._orders.decode(envelope.message) if is_new else None:
+            case t.Input() as given:
+                self.typed.append(given.data)
+            case m.Answered() as answered:
+                self._answered(answered)
+            case _:
+                pass
         self._pour()
 
     def _later(self, call: Callable[[], None], most_s: float = 0.3) -> None:
@@ -125,6 +135,9 @@ class Tenant:
         self._tell(codec.raw(m.Started(JOB, group.group, tuple(group.world.ranks))))
         self._tell(codec.raw(m.Error(complaint_of(self._rank))))
         if self._is_world:
+            name = f"name of {group.group}"
+            item = pmix.Item(name, 0, group.world.ranks.start, pmix.STRING, f"port of {group.group}")
+            self._ask(PUBLISH, pmix.Publish((item,), new=True))
             self._put(0)
         else:
             self._run()
@@ -155,7 +168,33 @@ class Tenant:
         if number + 1 < FENCES:
             self._put(number + 1)
         else:
+            self._look_up()
+
+    def _ask(self, number: int, ask: pmix.HubAsk) -> None:
+        if self._group is not None:
+            self._tell(codec.raw(m.Asked(JOB, self._group.group, number, codec.raw(ask))))
+
+    def _look_up(self) -> None:
+        """The processes wait until they know where the next ones are, if they are there already."""
+        if self._group is not None:
+            self._ask(LOOK_UP, pmix.Lookup((f"name of {self._next}",)))
+
+    @property
+    def _next(self) -> int:
+        parts = [each for each, size in enumerate(self._forest.sizes) if size]
+        own = self._group.group if self._group is not None else 0
+        return parts[(parts.index(own) + 1) % len(parts)]
+
+    def _answered(self, answered: m.Answered) -> None:
+        if self._group is None or bytes(answered.answer) == b"null":
+            return  # they were ended, or a name has gone with its node
+        done = msgspec.json.decode(answered.answer, type=pmix.Done)
+        if done.id == LOOK_UP:
+            if done.items and done.items[0].blob != f"port of {self._next}":
+                raise Violation("wrong", f"rank {self._rank} was told {done.items}")
             self._run()
+        elif done.status:
+            raise Violation("wrong", f"what rank {self._rank} has published was refused with {done.status}")
 
     def _absent(self) -> None:
         if self._is_world:
@@ -260,7 +299,10 @@ class Landlord:
         """Send something to this node alone."""
         typed = self.typed.setdefault(node, [])
         typed.append(b"%d" % len(typed))
-        self._send(self._channel(node).tell(codec.raw(t.Input(typed[-1]))))
+        self._tell_one(node, codec.raw(t.Input(typed[-1])))
+
+    def _tell_one(self, node: str, message: msgspec.Raw) -> None:
+        self._send(self._channel(node).tell(message))
         if not self._repeats:
             self._repeats = True
             self._forest.later(CHANNEL_AGAIN_S, self._again)
@@ -290,6 +332,8 @@ class Landlord:
                     self.printed[rank] = self.printed.get(rank, b"") + output.message.data
                 case ForAll():
                     self._tell_all(output.message)
+                case ForOne():
+                    self._tell_one(output.node, output.message)
                 case Note():
                     self.notes.append(output.text)
         if self.launching.is_over and not self._has_counted:

@@ -36,6 +36,33 @@ except MPI.Exception:
     print("refused", flush=True)
 world.Barrier()
 """
+SPAWNS = """
+import sys
+from mpi4py import MPI
+
+CHILD = "import sys; from mpi4py import MPI; parent = MPI.Comm.Get_parent(); " \\
+    "print(sys.argv[1], MPI.COMM_WORLD.size, parent.bcast(None, root=0), flush=True); parent.Disconnect()"
+world = MPI.COMM_WORLD
+child = world.Spawn_multiple([sys.executable] * 2, [["-c", CHILD, "a b"], ["-c", CHILD, "c"]], [2, 1])
+child.bcast("said", root=MPI.ROOT if world.rank == 0 else MPI.PROC_NULL)
+child.Disconnect()
+"""
+POOL = """
+from mpi4py import MPI
+from mpi4py.futures import MPIPoolExecutor
+
+if __name__ == "__main__" and MPI.COMM_WORLD.rank == 0:
+    with MPIPoolExecutor(max_workers=2) as pool:
+        print(sum(pool.map(abs, range(-3, 0))), flush=True)
+"""
+FAILS = """
+import sys
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+child = world.Spawn(sys.executable, ["-c", "import sys; from mpi4py import MPI; MPI.COMM_WORLD.Abort(7)"])
+child.Barrier()
+"""
 NAMES = """
 from mpi4py import MPI
 
@@ -98,10 +125,36 @@ def run(mark: str, nodes: int, python: str, program: str) -> tuple[int, list[str
     return ended.returncode, sorted(ended.stdout.splitlines()), ended.stderr
 
 
-def test_a_program_goes_on_when_its_spawn_is_refused(mark: str) -> None:
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_program_spawns_others(mark: str, nodes: int) -> None:
+    code, out, err = run(mark, nodes, MPICH, SPAWNS)
+    assert (code, out) == (0, ["a b 3 said", "a b 3 said", "c 3 said"]), err
+
+
+def test_a_pool_of_mpi4py_has_its_workers(mark: str) -> None:
+    code, out, err = run(mark, 3, MPICH, POOL)
+    assert (code, out) == (0, ["6"]), err
+
+
+def test_a_spawned_rank_that_fails_ends_the_launch_with_its_code(mark: str) -> None:
+    code, _, err = run(mark, 2, MPICH, FAILS)
+    assert code == 7, err
+    assert "process 3 on n1 has ended with 7, and the others with it" in err
+
+
+def test_a_program_goes_on_when_one_that_it_spawns_is_not_there(mark: str) -> None:
     code, out, err = run(mark, 2, MPICH, REFUSED)
     assert (code, out) == (0, ["refused"] * 3), err
-    assert err.count("rank 0 called MPI_Comm_spawn of") == 1
+    assert err.count("'other': No such file or directory") == 1
+
+
+@pytest.mark.long
+def test_a_job_goes_on_when_its_spawn_is_refused(start: Callable[..., BatchRun], tmp_path: Path) -> None:
+    program = tmp_path / "refused.py"
+    program.write_text(REFUSED)
+    run = start("nodes = 2", job("refused", f"{MPICH} {program}", "2"))
+    assert run.finish()["refused"]["state"] == "COMPLETED", run.story()
+    assert (run.out / "refused.log").read_text().count("refused") == 2
 
 
 @EACH

@@ -179,6 +179,132 @@ def test_what_a_node_asks_of_others_it_is_told_alone() -> None:
     assert asked(life, 2, 5, pmix.Lookup(("here",))) == ("n2", pmix.NOT_FOUND)
 
 
+class Spawning:
+    """A launch of one world, whose first process spawns ``programs``."""
+
+    def __init__(self, sizes: tuple[int, ...], *programs: int) -> None:
+        self.life = launching(*sizes, dialect="pmi1")
+        asks = tuple(pmix.Program((f"program {i}",), ranks) for i, ranks in enumerate(programs))
+        ask = codec.raw(pmix.Spawn(asks, {"key": "x"}))
+        self.first = next(number for number, size in enumerate(sizes) if size)
+        outputs = self.life.arrived(from_node(f"n{self.first}", m.Asked(JOB, self.first, 1, ask)))
+        self.starts = [
+            (each.node, msgspec.json.decode(each.message, type=t.Start))
+            for each in outputs
+            if isinstance(each, ForOne)
+        ]
+
+    def say(self, node: str, message: m.Message) -> list[m.Answered | m.Signal | m.Fenced | str]:
+        """What follows, at one node or for people."""
+        found: list[m.Answered | m.Signal | m.Fenced | str] = []
+        for each in self.life.arrived(from_node(node, message)):
+            if isinstance(each, ForOne):
+                found.append(msgspec.json.decode(each.message, type=m.Answered | m.Signal | m.Fenced))
+            elif isinstance(each, Note):
+                found.append(each.text)
+        return found
+
+    def started(self, which: int) -> list[m.Answered | m.Signal | m.Fenced | str]:
+        node, order = self.starts[which]
+        return self.say(node, m.Started(JOB, order.start.group, ()))
+
+    def ended(self, which: int, rank: int, code: int = 0) -> list[m.Answered | m.Signal | m.Fenced | str]:
+        node, order = self.starts[which]
+        return self.say(node, m.Exited(JOB, order.start.group, rank, code))
+
+
+def status_of(answered: m.Answered | m.Signal | m.Fenced | str) -> int:
+    assert isinstance(answered, m.Answered)
+    return msgspec.json.decode(answered.answer, type=pmix.Done).status
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=5).filter(any),
+    st.lists(st.integers(1, 9), min_size=1, max_size=3),
+)
+def test_a_spawned_world_is_complete_and_its_processes_are_where_the_fewest_were(
+    sizes: list[int], programs: list[int]
+) -> None:
+    spawning = Spawning(tuple(sizes), *programs)
+    worlds = [order.start.world for _, order in spawning.starts]
+    assert {(world.number, world.sizes) for world in worlds} == {
+        (1, tuple(len(each.ranks) for each in worlds))
+    }
+    assert [rank for world in worlds for rank in world.ranks] == list(range(sum(programs)))
+    ran = [order.start.appnum for _, order in spawning.starts for _ in order.start.world.ranks]
+    assert ran == [i for i, ranks in enumerate(programs) for _ in range(ranks)]
+    assert {order.first for _, order in spawning.starts} == {sum(sizes)}
+    assert len({order.start.group for _, order in spawning.starts} | set(range(len(sizes)))) == len(
+        worlds
+    ) + len(sizes)
+    load = {f"n{i}": size for i, size in enumerate(sizes) if size}
+    before = dict(load)
+    for node, order in spawning.starts:
+        load[node] += len(order.start.world.ranks)
+    filled = [load[node] for node in load if load[node] > before[node]]
+    assert max(filled) <= min(load.values()) + 1
+
+
+def test_a_spawned_world_passes_its_fences_and_ends() -> None:
+    spawning = Spawning((1, 0, 1), 1, 1)
+    [(node, one), (other, two)] = spawning.starts
+    assert (node, other, one.start.env["PMI_SPAWNED"], one.start.values) == ("n0", "n2", "1", {"key": "x"})
+    assert not spawning.started(0)
+    [answered] = spawning.started(1)
+    assert status_of(answered) == 0
+    assert not spawning.say("n0", m.Fence(JOB, one.start.group, 0, {"a": "1"}))
+    fenced = spawning.say("n2", m.Fence(JOB, two.start.group, 0, {"b": "2"}))
+    whole = {"a": "1", "b": "2"}
+    assert fenced == [m.Fenced(JOB, order.start.group, 0, whole) for order in (one, two)]
+    spawning.ended(0, 0)
+    spawning.say("n0", m.Exited(JOB, 0, 0, 0))
+    spawning.say("n2", m.Exited(JOB, 2, 1, 0))
+    assert not spawning.life.is_over
+    spawning.ended(1, 1)
+    assert (spawning.life.is_over, spawning.life.code, sorted(spawning.life.ended)) == (True, 0, [0, 1, 2, 3])
+
+
+def test_a_spawned_world_that_cannot_be_started_is_an_answer() -> None:
+    spawning = Spawning((1, 1), 2)
+    (_, one), (_, two) = spawning.starts
+    assert not spawning.started(0)
+    said = spawning.say("n1", m.StartFailed(JOB, two.start.group, "no such program", 127))
+    *signals, answered = said[1:]
+    assert said[0] == "n1: no such program"
+    assert m.Signal(JOB, 9, one.start.group) in signals
+    assert status_of(answered) == pmix.FAILED
+    assert not spawning.ended(0, 0, -9)
+    assert not spawning.life.killed
+    spawning.say("n0", m.Exited(JOB, 0, 0, 0))
+    spawning.say("n1", m.Exited(JOB, 1, 1, 0))
+    assert (spawning.life.is_over, spawning.life.code, sorted(spawning.life.ended)) == (True, 0, [0, 1])
+
+
+def test_a_spawned_process_that_fails_ends_all_also_those_that_start_later() -> None:
+    spawning = Spawning((1, 1), 2)
+    spawning.started(0)
+    assert spawning.ended(0, 0, 3) == ["process 2 on n0 has ended with 3, and the others with it"]
+    assert spawning.started(1) == [m.Signal(JOB, 9, spawning.starts[1][1].start.group)]
+    spawning.ended(1, 1, -9)
+    spawning.say("n0", m.Exited(JOB, 0, 0, -9))
+    spawning.say("n1", m.Exited(JOB, 1, 1, -9))
+    assert (spawning.life.is_over, spawning.life.code) == (True, 3)
+    assert spawning.life.why == "process 2 on n0 has ended with 3"
+
+
+def test_a_spawned_world_whose_part_ends_before_a_fence_ends_all() -> None:
+    spawning = Spawning((1, 1), 2)
+    assert not spawning.say("n0", m.Fence(JOB, spawning.starts[0][1].start.group, 0, {}))
+    assert spawning.ended(1, 1) == ["n1: ended while others wait for it in MPI"]
+
+
+@pytest.mark.parametrize("programs", [(0,), (3, 0), (9_999, 2)])
+def test_a_spawn_of_none_or_too_many_is_refused(programs: tuple[int, ...]) -> None:
+    life = launching(1, 1, dialect="pmi1")
+    asks = tuple(pmix.Program(("a",), ranks) for ranks in programs)
+    assert asked(life, 0, 1, pmix.Spawn(asks, {})) == ("n0", pmix.BAD_PARAM)
+
+
 def test_a_fence_that_is_never_passed_ends_the_world() -> None:
     life = launching(1, 1, dialect="pmi1")
     life.gathered((0,), 0, {})

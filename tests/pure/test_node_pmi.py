@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from node_driver import Driver, agent_messages, outputs_of_kind, start_order
 from pliant.live.job.rendezvous import Asker, Rendezvous
 from pliant.live.job.rendezvous import answer as answer_to
 from pliant.live.node import messages as n
-from pliant.live.node.pmi import Asking, PmiGroup
+from pliant.live.node.pmi import Asking, PmiGroup, Reply
 from pliant.live.node.spawning import POOL, SpawnCall
 from pliant.model.world import MpiWorld
 from pliant.protocol import codec, pmix
@@ -33,7 +34,8 @@ def block(program: str, ranks: int, args: list[str], so_far: int = 1, of: int = 
     return [
         "mcmd=spawn", f"nprocs={ranks}", f"execname={program}", f"totspawns={of}", f"spawnssofar={so_far}",
         *(f"arg{i}={arg}" for i, arg in enumerate(args, 1)), f"argcnt={len(args)}", "preput_num=1",
-        "preput_key_0=PARENT_ROOT_PORT_NAME", "preput_val_0=tag#0$connentry#00$", "info_num=0", "endcmd",
+        "preput_key_0=PARENT_ROOT_PORT_NAME", "preput_val_0=tag#0$connentry#00$", "info_num=2",
+        "info_key_0=host", "info_val_0=n0", "info_key_1=wdir", "info_val_1=/a b", "endcmd",
     ]  # fmt: skip
 
 
@@ -43,44 +45,96 @@ def test_a_spawn_is_whole_with_its_last_line(programs: list[tuple[str, int, list
     call = SpawnCall()
     *early, found = [call.take(line) for line in lines]
     assert not any(early)
-    assert [(each.program, each.ranks) for each in found] == [each[:2] for each in programs]
-    for each, (_, _, args) in zip(found, programs, strict=True):
-        assert set(args) <= set(each.words)
-        assert "spawn" in each.words
+    wanted = tuple(pmix.Program((program, *args), ranks, "/a b") for program, ranks, args in programs)
+    assert found == pmix.Spawn(wanted, {"PARENT_ROOT_PORT_NAME": "tag#0$connentry#00$"})
 
 
-def test_a_spawn_is_refused_once_it_is_whole_and_the_ranks_go_on() -> None:
-    driver = started()
-    first, second = block("python", 2, ["a b", "c"], 1, 2), block("other", 1, [], 2, 2)
-    for line in [*first, *second[:-1]]:
+def asked_by(driver: Driver, lines: list[str]) -> list[m.Asked]:
+    """What the agent asks because of a rank's whole call."""
+    *early, last = lines
+    for line in early:
         assert not driver.say(line)
+    return [each for each in agent_messages(driver.say(last)) if isinstance(each, m.Asked)]
+
+
+def answer_spawn(driver: Driver, number: int, status: int) -> list[n.AnyOutput]:
+    return driver.order(m.Answered(1, 0, number, codec.raw(pmix.Done(number, status)), over=True))
+
+
+def test_a_spawn_is_asked_for_once_it_is_whole() -> None:
+    driver = started()
+    [asked] = asked_by(driver, [*block("python", 2, ["a b", "c"], 1, 2), *block("other", 1, [], 2, 2)])
     assert b"maxes" in outputs_of_kind(driver.say("cmd=get_maxes", rank=1), n.SayToRank)[0].data
-    out = driver.say(second[-1])
+    [reply] = outputs_of_kind(answer_spawn(driver, asked.number, 0), n.SayToRank)
+    assert (reply.rank, reply.data) == (0, b"cmd=spawn_result rc=0 errcodes=0,0,0\n")
+    assert not answer_spawn(driver, asked.number, 0)
+
+
+@pytest.mark.parametrize(("status", "told"), [(pmix.NOT_SUPPORTED, 1), (pmix.FAILED, 0), (pmix.BAD_PARAM, 0)])
+def test_a_spawn_is_refused_and_the_ranks_go_on(status: int, told: int) -> None:
+    driver = started()
+    [asked] = asked_by(driver, [*block("python", 2, ["a b", "c"], 1, 2), *block("other", 1, [], 2, 2)])
+    out = answer_spawn(driver, asked.number, status)
     [reply] = outputs_of_kind(out, n.SayToRank)
-    assert (reply.rank, reply.data) == (0, b"cmd=spawn_result rc=-1 msg=not_supported\n")
-    [told] = agent_messages(out)
-    assert isinstance(told, m.Error)
-    assert "rank 0 called MPI_Comm_spawn of python on 2 ranks, other on 1 ranks" in told.text
+    assert (reply.rank, reply.data) == (0, b"cmd=spawn_result rc=-1 msg=not_spawned\n")
+    errors = [each for each in agent_messages(out) if isinstance(each, m.Error)]
+    assert len(errors) == told
+    assert all(
+        "rank 0 called MPI_Comm_spawn of python on 2 ranks, other on 1 ranks" in each.text for each in errors
+    )
     assert not outputs_of_kind(out, n.Kill)
     assert b"maxes" in outputs_of_kind(driver.say("cmd=get_maxes"), n.SayToRank)[0].data
+
+
+def test_a_line_break_in_an_argument_is_refused_not_cut_off() -> None:
+    driver = started()
+    *early, last = block("python", 1, ["-c", "import this\nx = 1"])
+    for line in "\n".join(early).split("\n"):
+        assert not driver.say(line)
+    out = driver.say(last)
+    [reply] = outputs_of_kind(out, n.SayToRank)
+    assert reply.data.startswith(b"cmd=spawn_result rc=-1")
+    [told] = agent_messages(out)
+    assert isinstance(told, m.Error)
+    assert "line break" in told.text
+
+
+def test_a_pool_that_is_refused_ends_the_group_as_it_waits_for_its_workers() -> None:
+    driver = started()
+    [asked] = asked_by(driver, block("python", 2, ["-m", POOL]))
+    out = answer_spawn(driver, asked.number, pmix.NOT_SUPPORTED)
+    assert outputs_of_kind(out, n.Kill) == [n.Kill((101, 102))]
+    assert b"a pool of mpi4py.futures uses them with" in bytes(agent_messages(out)[0].message)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        (block("python", 2, ["-m", POOL]), "a pool of mpi4py.futures uses them with"),
         (["mcmd=spawn", "nprocs=2", "endcmd"], "without execname or nprocs"),
         (["mcmd=spawn", "execname=a", "nprocs=many", "endcmd"], "without execname or nprocs"),
-        (["mcmd=spawn", *[f"arg{i}={'x' * 60_000}" for i in range(20)]], "more than 1048576 characters"),
+        (["mcmd=spawn", "execname=a", "nprocs=1", "totspawns=x", "endcmd"], "without execname or nprocs"),
+        (["mcmd=spawn", *[f"arg{i}={'x' * 60_000}" for i in range(3)]], "more than 131072 characters"),
     ],
 )
-def test_what_nobody_can_wait_for_or_read_ends_the_group(lines: list[str], why: str) -> None:
+def test_a_spawn_that_cannot_be_read_ends_the_group(lines: list[str], why: str) -> None:
     driver = started()
     out = [each for line in lines for each in driver.say(line)]
     assert outputs_of_kind(out, n.Kill) == [n.Kill((101, 102))]
     [told] = agent_messages(out)
     assert isinstance(told, m.Relay)
     assert why in bytes(told.message).decode()
+
+
+def test_a_spawned_group_finds_what_its_parents_have_put() -> None:
+    driver = Driver()
+    order = msgspec.structs.replace(
+        start_order(sizes=(1, 1)), values={"PARENT_ROOT_PORT_NAME": "p"}, appnum=3
+    )
+    driver.order(order)
+    [value] = outputs_of_kind(driver.say("cmd=get key=PARENT_ROOT_PORT_NAME"), n.SayToRank)
+    assert value.data == b"cmd=get_result rc=0 msg=success value=p\n"
+    [appnum] = outputs_of_kind(driver.say("cmd=get_appnum"), n.SayToRank)
+    assert appnum.data == b"cmd=appnum rc=0 appnum=3\n"
 
 
 # ---- names ------------------------------------------------------------------------------------------
@@ -113,6 +167,7 @@ class Nodes:
             group = self._groups[letter.to.group]
             answers += [each for _ in range(2) for each in group.answered(answer_to(1, letter).answer)]
         [reply] = answers  # also if it came twice
+        assert isinstance(reply, Reply)
         assert reply.rank == rank
         return reply.line.decode().rstrip("\n")
 

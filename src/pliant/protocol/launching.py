@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pliant.protocol.messages import Fenced, Message, Signal
+from pliant.protocol.messages import Fenced, Message, Signal, StartGroup
 
 # ---- for all agents ---------------------------------------------------------------------------------
 
@@ -51,6 +51,14 @@ class Input(Message, frozen=True):
     """For the standard input of the process that reads it; nothing is its end."""
 
     data: bytes = b""
+
+
+class Start(Message, frozen=True):
+    """Start these processes of a world that was spawned. Its rank 0 is process ``first`` of the launch. Where their
+    output goes, and which token they have, is up to the agent."""
+
+    start: StartGroup
+    first: int
 
 
 # ---- to the controller ------------------------------------------------------------------------------

@@ -253,7 +253,8 @@ class StartGroup(Message, frozen=True):
     program of this kind of job imports: with them, its processes may be forked from one that has done that. ``stdin``:
     the file that the first of them reads; the others, or all, have nothing to read.
 
-    With ``streams`` each process has files of its own: ``output`` and its rank, then ``.out``, ``.err`` and ``.in``."""
+    With ``streams`` each process has files of its own: ``output`` and its rank, then ``.out``, ``.err`` and ``.in``.
+    Of a world that was spawned PMI-1 knows the ``values`` from the start, and which of its programs this is."""
 
     job: int
     group: int
@@ -267,6 +268,8 @@ class StartGroup(Message, frozen=True):
     modules: tuple[str, ...] = ()
     streams: bool = False
     stdin: str = ""
+    values: dict[str, str] = {}
+    appnum: int = 0
 
 
 class Signal(Message, frozen=True):

@@ -13,9 +13,18 @@ import msgspec
 
 from pliant.protocol.messages import Message
 
-NOT_FOUND, TIMEOUT, UNREACHABLE, BAD_PARAM, TOO_MUCH, TAKEN = -46, -24, -25, -27, -29, -53
+NOT_FOUND, TIMEOUT, UNREACHABLE, BAD_PARAM, TOO_MUCH, TAKEN, FAILED, NOT_SUPPORTED = (
+    -46,
+    -24,
+    -25,
+    -27,
+    -29,
+    -53,
+    -1,
+    -47,
+)
 """Statuses: nothing has that name; it took too long; who was to take part is lost; nobody can know what is meant; it
-does not fit into a message; something has that name."""
+does not fit into a message; something has that name; it was tried and has failed; nobody here does that."""
 STRING = 3
 """The number of a type."""
 
@@ -153,7 +162,23 @@ class Got(Message, frozen=True):
     blob: str = ""
 
 
-HubAsk = Publish | Lookup | Unpublish | Meet | Modex | Got
+class Program(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A command, and how many ranks run it. ``cwd``: where, if that is said."""
+
+    argv: tuple[str, ...]
+    ranks: int
+    cwd: str = ""
+
+
+class Spawn(Message, frozen=True):
+    """Start a world of these programs, whose ranks find the ``values`` in their key-value space. Answered when all of
+    them have been started, or one cannot be."""
+
+    programs: tuple[Program, ...]
+    values: dict[str, str]
+
+
+HubAsk = Publish | Lookup | Unpublish | Meet | Modex | Got | Spawn
 
 # ---- to the server -----------------------------------------------------------------------------------
 

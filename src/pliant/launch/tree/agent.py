@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -167,6 +168,8 @@ class NodeHouse:
 
     def __init__(self, posting: Posting, pid: int, link: socket.socket) -> None:
         self._posting = posting
+        self._number = posting.seat.number
+        """Of the group that is launched here."""
         self._pid = pid
         self._loop = EventLoop()
         self._tree = TreeShell(posting, self)
@@ -176,7 +179,8 @@ class NodeHouse:
         self._silence: Timer | None = None
         self._stopping: Timer | None = None
         """For the node's agent to end, when it has been told to."""
-        self._pipes: Pipes | None = None
+        self._pipes: dict[int, Pipes] = {}
+        """By group, of those that are started here."""
         self._spill = Spill()
         self._running = 0
         """Processes of a launched world here that may come to a fence."""
@@ -231,8 +235,8 @@ class NodeHouse:
                 timer.cancel()
         if not self._has_ended:
             self._bury()
-        if self._pipes is not None:
-            self._pipes.close()
+        for pipes in reversed(self._pipes.values()):
+            pipes.close()
         self._spill.close()
         shm.remove(
             runtime(self._posting)
@@ -327,16 +331,21 @@ class NodeHouse:
     def _said(self, message: msgspec.Raw) -> None:
         match self._tags.decode(message).type:
             case "started":
-                self._phases[3] = time.time()
+                self._phases.setdefault(3, time.time())
             case "fence" if self._running:
                 put = msgspec.json.decode(message, type=m.Fence)
-                self._tree.happened(b.Put(put.round, put.group, put.entries, put.more))
-                return
+                if put.group == self._number:
+                    self._tree.happened(b.Put(put.round, put.group, put.entries, put.more))
+                    return
             case "startfailed":
-                self._ended_here(self._running)
-            case "exited" if self._pipes is not None:
-                self._pipes.ended(msgspec.json.decode(message, type=m.Exited).rank)
-                self._ended_here(1)
+                if msgspec.json.decode(message, type=m.StartFailed).group == self._number:
+                    self._ended_here(self._running)
+            case "exited":
+                end = msgspec.json.decode(message, type=m.Exited)
+                if (pipes := self._pipes.get(end.group)) is not None:
+                    pipes.ended(end.rank)
+                if end.group == self._number:
+                    self._ended_here(1)
                 self._spill.put(0, message)  # behind what it has written
                 self._pour()
                 return
@@ -366,8 +375,8 @@ class NodeHouse:
         while self._spill and (self._channel.room > 0 or not self._spill.peek()):
             size = self._spill.peek()
             self._tell(msgspec.Raw(self._spill.get()), size)
-        if self._pipes is not None:
-            self._pipes.pause(on=self._spill.is_full)
+        for pipes in self._pipes.values():
+            pipes.pause(on=self._spill.is_full)
 
     def _repeat(self) -> None:
         """What was told and has not come may have been lost with an agent in between."""
@@ -387,30 +396,44 @@ class NodeHouse:
             case m.Fenced() as fenced:
                 if not fenced.more:
                     self._tree.happened(b.Passed(fenced.round))
-                group = self._posting.seat.number
-                self._order(codec.raw(msgspec.structs.replace(fenced, group=group)))
+                self._order(codec.raw(msgspec.structs.replace(fenced, group=self._number)))
             case m.Signal():
                 self._order(message)
 
     def _launch(self, launch: t.Launch) -> None:
-        number = self._posting.seat.number
         folder = _pipes(self._posting)
         self._spill.limit = launch.spill
-        start = start_of(launch, number, f"{folder}/", os.urandom(16).hex())
+        start = start_of(launch, self._number, f"{folder}/", os.urandom(16).hex())
         is_world = launch.is_world
         if start is None:
             if is_world:
                 self._tree.happened(b.Absent())
             return
         self._running = len(start.world.ranks) if is_world else 0
+        if not self._begin(start, folder, launch.stdin, self._put):
+            self._ended_here(self._running)
+
+    def _begin(self, start: m.StartGroup, folder: Path, stdin: int, put: Callable[[t.Output], None]) -> bool:
+        """Have the node's agent start these processes, whose output is put so; whether it could be asked."""
         try:
-            self._pipes = Pipes(self._loop, folder, start.world.ranks, launch.stdin, self._put, self._read)
+            self._pipes[start.group] = Pipes(self._loop, folder, start.world.ranks, stdin, put, self._read)
         except OSError as error:
             shm.remove(folder)
-            self._tell(codec.raw(m.StartFailed(JOB, number, place_problem(error, folder), UNPREPARED)))
-            self._ended_here(self._running)
-            return
+            self._tell(codec.raw(m.StartFailed(JOB, start.group, place_problem(error, folder), UNPREPARED)))
+            return False
         self._order(codec.raw(start))
+        return True
+
+    def _spawn(self, order: t.Start) -> None:
+        """Processes of a world that was spawned. Their pipes are in the folder of the others'."""
+
+        def put(output: t.Output) -> None:
+            self._put(msgspec.structs.replace(output, rank=order.first + output.rank))
+
+        folder = _pipes(self._posting) / str(order.start.group)
+        token = os.urandom(16).hex()
+        start = msgspec.structs.replace(order.start, output=f"{folder}/", token=token)
+        self._begin(start, folder, -1, put)
 
     def _order(self, message: msgspec.Raw) -> None:
         self._write(m.To((self._posting.node,), message))
@@ -433,10 +456,14 @@ class NodeHouse:
         self._pour()
 
     def _take(self, message: msgspec.Raw) -> None:
-        if self._tags.decode(message).type != "input":
-            self._order(message)
-        elif self._pipes is not None:
-            self._pipes.type(self._inputs.decode(message).data)
+        match self._tags.decode(message).type:
+            case "input":
+                if (pipes := self._pipes.get(self._number)) is not None:
+                    pipes.type(self._inputs.decode(message).data)
+            case "start":
+                self._spawn(msgspec.json.decode(message, type=t.Start))
+            case _:
+                self._order(message)
 
     def _answer(self) -> None:
         """Once for all that has come by now."""

@@ -86,11 +86,13 @@ class Rendezvous:
                 found = [key for key in ask.keys if key in self._published]
                 own = [key for key in found if self._published[key][0].group == asker.group]
                 yield from self._take(found if ask.anybodys else own)
-                yield _done(asker, pmix.NOT_FOUND if ask.anybodys and not found else 0)
+                yield outcome(asker, pmix.NOT_FOUND if ask.anybodys and not found else 0)
             case pmix.Meet():
                 yield from self._meet(asker, ask)
             case pmix.Modex():
                 yield from self._modex(asker, ask)
+            case pmix.Spawn():
+                yield outcome(asker, pmix.NOT_SUPPORTED)
             case pmix.Got():
                 yield Letter(asker, None, over=True)
                 yield from self._got(asker.group, ask)
@@ -98,7 +100,7 @@ class Rendezvous:
     def give_up(self, asker: Asker, status: int) -> Iterator[Letter]:
         """It is to wait no longer."""
         if self._waiting.pop(asker, None) is not None:
-            yield _done(asker, status)
+            yield outcome(asker, status)
 
     def ended(self, group: int, *, lost: bool) -> Iterator[Letter]:
         """Nothing of the group lives any more. Whoever needs it waits in vain; where it is ``lost`` that may be
@@ -109,7 +111,7 @@ class Rendezvous:
                 del self._waiting[asker]
             elif group in waiting.needs or (waiting.keys and lost):
                 del self._waiting[asker]
-                yield _done(asker, pmix.UNREACHABLE)
+                yield outcome(asker, pmix.UNREACHABLE)
         self._known.pop(group, None)
         world = self._groups[group].world.number
         if not any(each.alive for each in self._groups.values() if each.world.number == world):
@@ -123,7 +125,7 @@ class Rendezvous:
     def _publish(self, asker: Asker, ask: pmix.Publish) -> Iterator[Letter]:
         others = [item.key for item in ask.items if item.key in self._published]
         if ask.new and any(self._published[key][0] != asker for key in others):
-            yield _done(asker, pmix.TAKEN)
+            yield outcome(asker, pmix.TAKEN)
             return
         yield from self._take(others)
         self._published.update({item.key: (asker, item) for item in ask.items})
@@ -140,7 +142,7 @@ class Rendezvous:
         elif ask.wait:
             self._waiting[asker] = _Waiting(keys=ask.keys)
         else:
-            yield _done(asker, pmix.NOT_FOUND)
+            yield outcome(asker, pmix.NOT_FOUND)
 
     def _read(self, asker: Asker, keys: Iterable[str]) -> Iterator[Letter]:
         items = tuple(self._published[key][1] for key in keys)
@@ -176,10 +178,10 @@ class Rendezvous:
         meeting = ask.what, members
         parties = self._parties(members)
         if asker.group not in parties or not self._all_there(members, parties):
-            yield _done(asker, pmix.BAD_PARAM)
+            yield outcome(asker, pmix.BAD_PARAM)
             return
         if not all(group.alive for group in parties.values()):
-            yield _done(asker, pmix.UNREACHABLE)
+            yield outcome(asker, pmix.UNREACHABLE)
             return
         self._waiting[asker] = _Waiting(frozenset(parties), meet=meeting, blob=ask.blob)
         come = {each.group: each for each, waiting in self._waiting.items() if waiting.meet == meeting}
@@ -209,7 +211,7 @@ class Rendezvous:
         parties = self._parties([pmix.Span(ask.world, ask.rank, ask.rank + 1)])
         group = next((each for each in parties.values() if each.alive), None)
         if group is None:
-            yield _done(asker, pmix.NOT_FOUND)
+            yield outcome(asker, pmix.NOT_FOUND)
             return
         want = group.number, ask.rank
         is_asked = any(waiting.want == want for waiting in self._waiting.values())
@@ -236,8 +238,9 @@ def answer(job: int, letter: Letter) -> m.Answered:
 
 def refusal(asker: Asker) -> Letter:
     """The answer to what cannot be understood."""
-    return _done(asker, pmix.BAD_PARAM)
+    return outcome(asker, pmix.BAD_PARAM)
 
 
-def _done(asker: Asker, status: int = 0) -> Letter:
+def outcome(asker: Asker, status: int = 0) -> Letter:
+    """The whole answer."""
     return Letter(asker, pmix.Done(asker.number, status), over=True)

@@ -69,18 +69,28 @@ class Asking(NamedTuple):
 Answers = list[Reply | AtFence | Remark | Asking]
 
 
+class _Waiting(NamedTuple):
+    """A rank that waits for this result of what was asked of others; for its ``call``, if it spawns."""
+
+    rank: int
+    result: str
+    call: pmix.Spawn | None = None
+
+
 class PmiGroup:
     """The key-value space and the barrier of one group's ranks, which are numbered as in their world."""
 
     def __init__(self, world: MpiWorld, kvsname: str) -> None:
         self._world = world
         self._kvsname = kvsname
+        self.appnum = 0
+        """Which program of those that were spawned together this is."""
         self._values = {"PMI_process_mapping": process_mapping(world)}
         self._new: Entries = {}
         self._characters = 0
         self._at_barrier: set[int] = set()
-        self._asked: dict[int, tuple[int, str]] = {}
-        """By the number of what was asked of others, the rank that waits, and for what."""
+        self._waiting: dict[int, _Waiting] = {}
+        """By the number of what was asked of others."""
         self._last_ask = 0
         self._decoder: codec.Decoder[pmix.Done] = codec.Decoder(pmix.Done)
         self._spawning: dict[int, SpawnCall] = {}
@@ -91,7 +101,7 @@ class PmiGroup:
             "get_maxes": lambda rank, _: _reply(
                 rank, "maxes", kvsname_max="256", keylen_max="64", vallen_max="4096"
             ),
-            "get_appnum": lambda rank, _: _reply(rank, "appnum", appnum="0"),
+            "get_appnum": lambda rank, _: _reply(rank, "appnum", appnum=str(self.appnum)),
             "get_universe_size": lambda rank, _: _reply(rank, "universe_size", size=str(world.size)),
             "get_my_kvsname": lambda rank, _: _reply(rank, "my_kvsname", kvsname=self._kvsname),
             "put": self._put,
@@ -99,6 +109,10 @@ class PmiGroup:
             "barrier_in": self._barrier,
             "finalize": self._finalize,
         }
+
+    def preset(self, values: Mapping[str, str]) -> None:
+        """What its key-value space has from the start."""
+        self._values.update(values)
 
     def receive(self, rank: int, line: str) -> Answers:
         """What follows because ``rank`` sent ``line``; PmiError on abort or nonsense."""
@@ -131,19 +145,21 @@ class PmiGroup:
         self._at_barrier.clear()
         return [reply for rank in self._world.ranks for reply in _lines(rank, "barrier_out")]
 
-    def answered(self, answer: msgspec.Raw) -> list[Reply]:
-        """What others have answered; it may be nothing."""
+    def answered(self, answer: msgspec.Raw) -> Answers:
+        """What others have answered; it may be nothing. PmiError if the group cannot go on."""
         if bytes(answer) == b"null":
             return []
         done = self._decoder.decode(answer)
-        rank, result = self._asked.pop(done.id, (0, ""))
-        if not result:
+        waiting = self._waiting.pop(done.id, None)
+        if waiting is None:
             return []
+        if waiting.call is not None:
+            return self._spawned(waiting.rank, waiting.call, done.status)
         if done.status:
             why = "service_taken" if done.status == pmix.TAKEN else "no_service"
-            return _lines(rank, result, rc="-1", msg=why)
+            return _reply(waiting.rank, waiting.result, rc="-1", msg=why)
         ports = [b64decode(item.blob).decode() for item in done.items]
-        return _lines(rank, result, **({"port": ports[0]} if ports else {}))
+        return _reply(waiting.rank, waiting.result, **({"port": ports[0]} if ports else {}))
 
     def left(self, rank: int) -> None:
         """``rank`` has ended well; PmiError if others wait for it, who would do so for ever."""
@@ -188,26 +204,43 @@ class PmiGroup:
             ask = pmix.Publish((item,), new=True)
         elif command == "unpublish_name":
             ask = pmix.Unpublish((service,), anybodys=True)
+        return [self._wait(_Waiting(rank, NAMES[command]), ask)]
+
+    def _wait(self, waiting: _Waiting, ask: pmix.HubAsk) -> Asking:
         self._last_ask += 1
-        self._asked[self._last_ask] = rank, NAMES[command]
-        return [Asking(self._last_ask, codec.raw(ask))]
+        self._waiting[self._last_ask] = waiting
+        return Asking(self._last_ask, codec.raw(ask))
 
     def _spawn(self, rank: int, line: str) -> Answers:
-        """MPI returns an error, but a pool of mpi4py waits for its workers all the same: that ends here."""
+        lines = self._spawning.setdefault(rank, SpawnCall())
         try:
-            programs = self._spawning.setdefault(rank, SpawnCall()).take(line)
+            call = lines.take(line)
         except ValueError as error:
             raise PmiError(f"rank {rank} sent {error}") from error
-        if not programs:
+        if call is None:
             return []
         del self._spawning[rank]
-        if any(POOL in each.words for each in programs):
+        if lines.is_broken:
+            told = (
+                f"rank {rank} called MPI_Comm_spawn with a line break in an argument, which PMI-1 cannot tell"
+            )
+            return [*_reply(rank, "spawn_result", rc="-1", msg="not_understood"), Remark(told)]
+        return [self._wait(_Waiting(rank, "spawn_result", call), call)]
+
+    @staticmethod
+    def _spawned(rank: int, call: pmix.Spawn, status: int) -> Answers:
+        """MPI returns an error where it is refused, but a pool of mpi4py waits for its workers all the same: that ends
+        here."""
+        if not status:
+            ranks = sum(program.ranks for program in call.programs)
+            return _reply(rank, "spawn_result", errcodes=",".join("0" * ranks))
+        if any(POOL in program.argv for program in call.programs):
             raise PmiError(refusal(rank))
-        what = ", ".join(f"{each.program} on {each.ranks} ranks" for each in programs)
-        return [
-            *_reply(rank, "spawn_result", rc="-1", msg="not_supported"),
-            Remark(refusal(rank, f" of {what}")),
-        ]
+        answers = _reply(rank, "spawn_result", rc="-1", msg="not_spawned")
+        if status == pmix.NOT_SUPPORTED:
+            what = ", ".join(f"{program.argv[0]} on {program.ranks} ranks" for program in call.programs)
+            answers.append(Remark(refusal(rank, f" of {what}")))
+        return answers
 
     def _barrier(self, rank: int, _words: Mapping[str, str]) -> Answers:
         if rank in self._at_barrier:

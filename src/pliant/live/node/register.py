@@ -8,6 +8,7 @@ from enum import Enum
 
 from pliant.live.node.dialects import DIALECTS, Dialect, Env, kvsname
 from pliant.live.node.messages import Exited, Home, Spawn
+from pliant.live.node.pmi import PmiGroup
 from pliant.live.node.pmix import SERVER, PmixGroup
 from pliant.protocol import codec
 from pliant.protocol import messages as m
@@ -69,6 +70,9 @@ class NodeGroup:
             if self.dialect.server is not None
             else None
         )
+        if isinstance(self.server, PmiGroup):
+            self.server.preset(order.values)
+            self.server.appnum = order.appnum
         self.lines: dict[int, codec.Lines] = {}
         """Of the ranks that are connected to the server."""
         token = token_name(home.node, order.job, order.group, order.world.number, order.world.part)

@@ -76,7 +76,10 @@ class Servers:
             self._outbox.answered((order.job, order.group), order.number)
         group = self._register.groups.get((order.job, order.group))
         if group is not None and group.server is not None:
-            self._reply(group, group.server.answered(order.answer))
+            try:
+                self._reply(group, group.server.answered(order.answer))
+            except PmiError as error:
+                self._break(group, error)
 
     @staticmethod
     def is_early(group: NodeGroup, rank: int) -> bool:

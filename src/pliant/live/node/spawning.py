@@ -1,4 +1,4 @@
-"""What MPI_Comm_spawn says over PMI-1, and why it is refused. Without I/O.
+"""What MPI_Comm_spawn says over PMI-1, and what is told where it is refused. Without I/O.
 
 Each program is a block of lines, from ``mcmd=spawn`` to ``endcmd``, with a ``key=value`` each; the answer follows the
 last block. Whoever answers earlier leaves lines behind that nobody understands.
@@ -6,52 +6,64 @@ last block. Whoever answers earlier leaves lines behind that nobody understands.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
 
-MOST_CHARACTERS = 1 << 20
-"""In the blocks of one call. An environment and arguments of that size could not be started."""
+from pliant.protocol import pmix
+
+MOST_CHARACTERS = 1 << 17
+"""In the blocks of one call: it has to fit into a message."""
 POOL = "mpi4py.futures.server"
 """What a pool of mpi4py spawns."""
-
-
-class Spawned(NamedTuple):
-    """A program that is to be spawned, on so many ``ranks``; of its arguments and all else the ``words``."""
-
-    program: str
-    ranks: int
-    words: tuple[str, ...]
+_KEY = re.compile(
+    r"mcmd|nprocs|execname|totspawns|spawnssofar|argcnt|arg\d+|(preput|info)_(num|key_\d+|val_\d+)"
+)
 
 
 class SpawnCall:
-    """One rank's call, as its lines come."""
+    """One rank's call, as its lines come. ``is_broken``: some of them are nothing that a call has, as where an argument
+    has line breaks. PMI-1 does not quote them."""
 
     def __init__(self) -> None:
-        self._done: list[Spawned] = []
+        self._programs: list[pmix.Program] = []
+        self._values: dict[str, str] = {}
         self._block: list[tuple[str, str]] = []
         self._characters = 0
+        self.is_broken = False
 
-    def take(self, line: str) -> tuple[Spawned, ...]:
-        """All programs with the last line of the last block, nothing before. ValueError if it cannot be understood."""
+    def take(self, line: str) -> pmix.Spawn | None:
+        """The whole with the last line of the last block, None before. ValueError if it cannot be understood."""
         self._characters += len(line)
         if self._characters > MOST_CHARACTERS:
             raise ValueError(f"more than {MOST_CHARACTERS} characters in a spawn")
         if line != "endcmd":
             key, _, value = line.partition("=")
             self._block.append((key, value))
-            return ()
-        fields, self._block = self._block, []
-        found = dict(fields)
-        numbers = [found.get("nprocs", ""), found.get("totspawns", "1")]
-        if "execname" not in found or not all(each.isdecimal() and len(each) < 10 for each in numbers):
+            self.is_broken |= not _KEY.fullmatch(key)
+            return None
+        found, self._block = dict(self._block), []
+        numbers = [
+            found.get(key, default) for key, default in (("nprocs", ""), ("totspawns", "1"), ("argcnt", "0"))
+        ]
+        if "execname" not in found or not all(each.isdecimal() and len(each) < 6 for each in numbers):
             raise ValueError("a spawn without execname or nprocs")
-        self._done.append(Spawned(found["execname"], int(numbers[0]), tuple(value for _, value in fields)))
-        return tuple(self._done) if len(self._done) >= int(numbers[1]) else ()
+        ranks, programs, words = map(int, numbers)
+        argv = (found["execname"], *(found.get(f"arg{number}", "") for number in range(1, words + 1)))
+        self._programs.append(
+            pmix.Program(argv, ranks, _pairs(found, "info_key_", "info_val_").get("wdir", ""))
+        )
+        self._values |= _pairs(found, "preput_key_", "preput_val_")  # one block has them
+        return pmix.Spawn(tuple(self._programs), self._values) if len(self._programs) >= programs else None
+
+
+def _pairs(found: dict[str, str], keys: str, values: str) -> dict[str, str]:
+    names = {name.removeprefix(keys): key for name, key in found.items() if name.startswith(keys)}
+    return {key: found.get(f"{values}{number}", "") for number, key in names.items()}
 
 
 def refusal(rank: int, what: str = "") -> str:
     """For people."""
     return (
-        f"rank {rank} called MPI_Comm_spawn{what}, which is not supported under pliant run and pliant launch: give "
+        f"rank {rank} called MPI_Comm_spawn{what}, which is refused here: give "
         "the job all its ranks at the start; a pool of mpi4py.futures uses them with: "
         "pliant run -N 3 -- python -m mpi4py.futures SCRIPT"
     )

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from pliant.live.job.rendezvous import Asker, Letter, Rendezvous, answer, refusal
+from pliant.live.job.rendezvous import Asker, Letter, Rendezvous, answer, outcome, refusal
 from pliant.live.tree.part import JOB, part_of
+from pliant.live.tree.spawned import MOST, SpawnedWorld, placed
 from pliant.model.errors import ProtocolError
 from pliant.model.flavours import OPEN
 from pliant.model.world import MpiWorld
-from pliant.protocol import codec
+from pliant.protocol import codec, pmix
 from pliant.protocol import launching as t
 from pliant.protocol import messages as m
 from pliant.protocol.fence import Rounds, pieces
@@ -87,13 +88,20 @@ class Launching:
     def __init__(self, launch: t.Launch, nodes: Sequence[str]) -> None:
         self._launch = launch
         self._nodes = {number: node for number, node in enumerate(nodes) if launch.sizes[number]}
+        """By group: one a node, then those of worlds that were spawned."""
         self._of = {node: list(part_of(launch, number).ranks) for number, node in self._nodes.items()}
         self._numbers = {node: number for number, node in self._nodes.items()}
-        self._open = {node: set(ranks) for node, ranks in self._of.items()}
+        self._open = {number: set(self._of[node]) for number, node in self._nodes.items()}
+        """The processes of each group that have not ended."""
+        self._spawned: dict[int, SpawnedWorld] = {}
+        """By group."""
+        self._next_group, self._next_process, self._next_world = len(launch.sizes), sum(launch.sizes), 1
         self._decoder: codec.Decoder[m.AgentMessage | t.FromTree] = codec.Decoder(m.AgentMessage | t.FromTree)
         self._rounds = Rounds(tuple(self._nodes))
-        self._rendezvous: Rendezvous | None = None
-        """Once a node has asked for something of others."""
+        self._parties: dict[int, _Group] = {}
+        self._rendezvous = Rendezvous(self._parties)
+        """It has parties once one of them has asked for something of others."""
+        self._asks: codec.Decoder[pmix.HubAsk] = codec.Decoder(pmix.HubAsk)
         self.fences = 0
         """How many its world has passed."""
         self.killed = False
@@ -117,8 +125,8 @@ class Launching:
         return not any(self._open.values())
 
     def is_open(self, node: str) -> bool:
-        """Whether a process there has not ended."""
-        return bool(self._open.get(node))
+        """Whether a process there, of those that were launched, has not ended."""
+        return bool(self._open.get(self._numbers.get(node, -1)))
 
     @property
     def ranks(self) -> int:
@@ -181,9 +189,10 @@ class Launching:
     def gone(self, node: str, why: str) -> list[Output]:
         """The node is lost, and what ran there with it."""
         self._out = [Note(f"{node} is lost: {why}")]
-        for rank in sorted(self._open.get(node, ())):
-            self._errors[rank] = f"is lost with its node: {why}"
-            self._end(node, rank, LOST, 0.0)
+        for group in [number for number, where in self._nodes.items() if where == node]:
+            for process in sorted(self._open.get(group, ())):
+                self._errors[process] = f"is lost with its node: {why}"
+                self._end(group, process, LOST, 0.0)
         return self._out
 
     def signal(self, number: int) -> list[Output]:
@@ -198,64 +207,144 @@ class Launching:
                 self.counted[node] = message
             case t.Read():
                 self.read = max(self.read, message.total)
-            case m.Started():
-                self.started.add(node)
-            case m.StartFailed():
-                self._not_started(node, message)
-            case m.Exited():
-                if message.early:
-                    self._errors.setdefault(message.rank, message.how)
-                self._end(node, message.rank, 1 if message.early else message.code, message.cpu_s)
-            case m.Asked():
-                self._asked(node, message)
+            case m.Started() | m.StartFailed() | m.Exited() | m.Asked() | m.Fence() if node in self._numbers:
+                group = message.group if message.group in self._spawned else self._numbers[node]
+                self._heard_of(group, message)
             case m.Relay() | m.Error():
                 self._out.append(Note(f"{node}: {_words(message)}"))
             case _:
                 pass  # hellos, proofs and heartbeats change nothing here
 
-    def _not_started(self, node: str, failed: m.StartFailed) -> None:
-        self._out.append(Note(f"{node}: {failed.error}"))
-        for rank in sorted(self._open.get(node, ())):
-            self._errors[rank] = f"was not started: {failed.error}"
-            self._end(node, rank, failed.code, 0.0)
+    def _heard_of(self, group: int, message: m.AgentMessage) -> None:
+        world = self._spawned.get(group)
+        match message:
+            case m.Started() if world is not None:
+                self._has_started(group, world)
+            case m.Started():
+                self.started.add(self._nodes[group])
+            case m.StartFailed() if world is not None:
+                self._fail(world, f"{self._nodes[group]}: {message.error}")
+                for process in sorted(self._open[group]):
+                    self._end(group, process, message.code, 0.0)
+            case m.StartFailed():
+                self._not_started(group, message)
+            case m.Exited():
+                process = message.rank + (world.first if world is not None else 0)
+                if message.early:
+                    self._errors.setdefault(process, message.how)
+                self._end(group, process, 1 if message.early else message.code, message.cpu_s)
+            case m.Asked():
+                self._asked(group, message)
+            case m.Fence() if world is not None:
+                self._at_fence(group, world, message)
+            case _:
+                pass
 
-    def _asked(self, node: str, message: m.Asked) -> None:
-        if self._rendezvous is None:
+    def _not_started(self, group: int, failed: m.StartFailed) -> None:
+        self._out.append(Note(f"{self._nodes[group]}: {failed.error}"))
+        for process in sorted(self._open[group]):
+            self._errors[process] = f"was not started: {failed.error}"
+            self._end(group, process, failed.code, 0.0)
+
+    # ---- what a group asks of others -----------------------------------------------------------------------
+
+    def _asked(self, group: int, message: m.Asked) -> None:
+        if not self._parties:
             sizes = tuple(self._launch.sizes[number] for number in self._nodes)
-            worlds = {number: MpiWorld(0, sizes, part) for part, number in enumerate(self._nodes)}
-            self._rendezvous = Rendezvous(
-                {
-                    number: _Group(number, worlds[number], self._open[each])
-                    for number, each in self._nodes.items()
-                }
-            )
-        asker = Asker(self._numbers[node], message.number)
+            for part, number in enumerate(self._nodes):
+                self._parties[number] = _Group(number, MpiWorld(0, sizes, part), self._open[number])
+        asker = Asker(group, message.number)
         try:
-            self._post(self._rendezvous.ask(asker, message.ask))
+            ask = self._asks.decode(message.ask)
+            if isinstance(ask, pmix.Spawn):
+                self._spawn(asker, ask)
+            else:
+                self._post(self._rendezvous.ask(asker, message.ask))
         except ProtocolError:
             self._post([refusal(asker)])
+
+    def _spawn(self, asker: Asker, ask: pmix.Spawn) -> None:
+        """Start a world where the fewest processes are: the asker is told when all of it has been started."""
+        ranks = sum(program.ranks for program in ask.programs)
+        if self.killed or not 0 < ranks <= MOST or not all(program.ranks > 0 for program in ask.programs):
+            self._post([outcome(asker, pmix.BAD_PARAM)])
+            return
+        load = dict.fromkeys(self._numbers, 0)
+        for number, processes in self._open.items():
+            load[self._nodes[number]] += len(processes)
+        parts = placed(ask.programs, load)
+        groups = tuple(range(self._next_group, self._next_group + len(parts)))
+        world = SpawnedWorld(asker, self._next_process, groups)
+        for group, (node, start) in world.starts(self._launch, self._next_world, ask, parts).items():
+            self._nodes[group], self._spawned[group] = node, world
+            self._open[group] = {world.first + rank for rank in start.start.world.ranks}
+            self._parties[group] = _Group(group, start.start.world, self._open[group])
+            self._out.append(ForOne(node, codec.raw(start)))
+        self._next_group += len(parts)
+        self._next_process += ranks
+        self._next_world += 1
+
+    def _has_started(self, group: int, world: SpawnedWorld) -> None:
+        world.waiting.discard(group)
+        if self.killed:  # the order to start it has come behind the signal to all
+            self._kill(group)
+        elif not world.waiting and not world.failed:
+            self._post([outcome(world.asker)])
+
+    def _kill(self, group: int) -> None:
+        self._out.append(ForOne(self._nodes[group], codec.raw(m.Signal(JOB, SIGKILL, group))))
+
+    def _fail(self, world: SpawnedWorld, why: str) -> None:
+        """One of its groups cannot be started: the others are ended, and whoever has spawned it goes on."""
+        if world.failed:
+            return
+        world.failed = True
+        self._out.append(Note(why))
+        for group in world.groups:
+            self._kill(group)
+        self._post([outcome(world.asker, pmix.FAILED)])
+
+    def _at_fence(self, group: int, world: SpawnedWorld, fence: m.Fence) -> None:
+        """Those of a world that was spawned do not go along the tree."""
+        merged = world.rounds.arrive(group, fence.round, fence.entries, more=fence.more)
+        self._check_fence()
+        for piece, more in pieces(merged) if merged is not None else ():
+            for each in world.groups:
+                fenced = m.Fenced(JOB, each, fence.round, piece, more)
+                self._out.append(ForOne(self._nodes[each], codec.raw(fenced)))
 
     def _post(self, letters: Iterable[Letter]) -> None:
         for letter in letters:
             node = self._nodes[letter.to.group]
             self._out.append(ForOne(node, codec.raw(answer(JOB, letter))))
 
-    def _end(self, node: str, rank: int, code: int, cpu_s: float) -> None:
-        if rank not in self._open.get(node, ()):
+    def _end(self, group: int, process: int, code: int, cpu_s: float) -> None:
+        here, world = self._open[group], self._spawned.get(group)
+        if process not in here:
             return
-        self._open[node].discard(rank)
-        self.ended[rank] = ProcessEnd(node, code, cpu_s)
+        here.discard(process)
+        if world is None or not world.failed:
+            self._ended(group, process, code, cpu_s)
+        if world is not None and not any(self._open[each] for each in world.groups):
+            for each in world.groups:  # nothing will be heard of it any more
+                del self._nodes[each], self._open[each], self._spawned[each], self._parties[each]
+
+    def _ended(self, group: int, process: int, code: int, cpu_s: float) -> None:
+        here, world, node = self._open[group], self._spawned.get(group), self._nodes[group]
+        self.ended[process] = ProcessEnd(node, code, cpu_s)
         if code:
-            self._causes[rank] = self._cause(code)
-        if not self._open[node] and self._rendezvous is not None:
-            self._post(self._rendezvous.ended(self._numbers[node], lost=code != 0))
+            self._causes[process] = self._cause(code)
+        if not here and group in self._parties:
+            self._post(self._rendezvous.ended(group, lost=code != 0))
         if self._launch.is_world:
             if code and not self.killed:  # as mpiexec does: its world cannot go on without it
                 self.killed = True
-                self._out.append(Note(f"process {rank} on {node} {self._how(rank)}, and the others with it"))
+                self._out.append(
+                    Note(f"process {process} on {node} {self._how(process)}, and the others with it")
+                )
                 self._out += self.signal(SIGKILL)
-            elif not self._open[node]:
-                self._rounds.left(self._numbers[node])
+            elif not here:
+                (self._rounds if world is None else world.rounds).left(group)
                 self._check_fence()
 
     def _cause(self, code: int) -> Cause:
@@ -267,7 +356,9 @@ class Launching:
 
     def _check_fence(self) -> None:
         """One that can never be passed, as others have ended, ends the program."""
-        if (missed := self._rounds.missed()) and not self.killed:
+        worlds = (self._rounds, *(world.rounds for world in self._spawned.values()))
+        missed = next(filter(None, (rounds.missed() for rounds in worlds)), ())
+        if missed and not self.killed:
             self.killed = True
             names = ", ".join(self._nodes[number] for number in missed)
             self._missed = f"{names}: ended while others wait for it in MPI"

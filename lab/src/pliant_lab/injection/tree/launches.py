@@ -82,7 +82,8 @@ def _done(forest: Forest, landlord: Landlord) -> None:
     launching = landlord.launching
     if not launching.is_over:
         raise Violation("stuck", f"of {launching.ranks} processes {launching.ended.keys()} have ended")
-    for rank, (node, code, _) in launching.ended.items():
+    launched = [(rank, end) for rank, end in launching.ended.items() if rank < launching.ranks]
+    for rank, (node, code, _) in launched:
         where = forest.first_of(node)
         written, printed = lines_of(rank), landlord.printed.get(rank, b"")
         if code == code_of(rank):
@@ -97,10 +98,20 @@ def _done(forest: Forest, landlord: Landlord) -> None:
         if rank not in forest.gone and (came := forest.agents[rank].tenant.typed) != typed:
             raise Violation("lost", f"{node} was sent {typed}, and {came} has come")
     _ended_together(landlord)
+    _spawned(forest, landlord)
     _complained(forest, landlord)
     counted = {forest.rank_of(node) for node in launching.counted}
     if missing := set(forest.agents) - {0} - counted - forest.gone.keys():
         raise Violation("lost", f"the agents of ranks {missing} have not said what it was like")
+
+
+def _spawned(forest: Forest, landlord: Landlord) -> None:
+    """Violation unless the processes that were spawned have ended with 0, or were lost or ended."""
+    launching = landlord.launching
+    for process, (node, code, _) in launching.ended.items():
+        may_fail = forest.first_of(node) in forest.gone or (code == KILLED and launching.killed)
+        if process >= launching.ranks and code and not may_fail:
+            raise Violation("wrong", f"process {process}, which was spawned, has ended with {code}")
 
 
 def _complained(forest: Forest, landlord: Landlord) -> None:

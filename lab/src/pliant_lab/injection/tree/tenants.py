@@ -24,8 +24,10 @@ from pliant_lab.injection.audit.violation import Violation
 
 FENCES = 3
 """How many a world passes."""
-PUBLISH, LOOK_UP = 1, 2
+PUBLISH, LOOK_UP, SPAWN = 1, 2, 3
 """The numbers of what the agents of a world ask of each other."""
+BAD = 0.1
+"""How often a program that is spawned is not there."""
 WINDOW = 64
 """Bytes: so little that output has to wait."""
 
@@ -42,6 +44,9 @@ def complaint_of(rank: int) -> str:
 
 def code_of(rank: int) -> int:
     return -15 if rank % 11 == 10 else rank % 5 % 3
+
+
+Order = t.ForAll | t.Input | t.Start | m.Answered
 
 
 class Agent(Protocol):
@@ -81,13 +86,13 @@ class Tenant:
         self.typed: list[bytes] = []
         """What it was sent alone."""
         self._waiting: deque[tuple[int, msgspec.Raw]] = deque()
-        self._orders: codec.Decoder[t.ForAll | t.Input | m.Answered] = codec.Decoder(
-            t.ForAll | t.Input | m.Answered
-        )
+        self._orders: codec.Decoder[Order] = codec.Decoder(Order)
         self._fenced: dict[str, str] = {}
         """What all have put, as it has come here."""
         self._is_world = False
         self._group: m.StartGroup | None = None
+        self._spawned: dict[int, m.StartGroup] = {}
+        """Groups of worlds that were spawned, while their processes run."""
         self._repeats = False
 
     def deliver(self, message: msgspec.Raw) -> None:
@@ -107,6 +112,8 @@ class Tenant:
                     # Some are back at the next fence before others know that this one is passed.
                     self._later(partial(self._through, fenced.round), self._forest.random.choice((0.0, 0.3)))
             case m.Signal():
+                for group in list(self._spawned.values()):
+                    self._end_spawned(group, -9)
                 self._end(-9)
 
     def local(self, envelope: m.To) -> None:
@@ -118,6 +125,13 @@ class Tenant:
                 self.typed.append(given.data)
             case m.Answered() as answered:
                 self._answered(answered)
+            case t.Start() as order:
+                self._spawned[order.start.group] = order.start
+                self._later(partial(self._start_spawned, order.start))
+            case m.Fenced() as fenced:
+                self._fenced_spawned(fenced)
+            case m.Signal() as signal if (group := self._spawned.get(signal.group or 0)) is not None:
+                self._end_spawned(group, -9)
             case _:
                 pass
         self._pour()
@@ -185,14 +199,49 @@ class Tenant:
         own = self._group.group if self._group is not None else 0
         return parts[(parts.index(own) + 1) % len(parts)]
 
+    def _start_spawned(self, group: m.StartGroup) -> None:
+        """Its processes pass a fence, if it is on several nodes, and end."""
+        if group.group not in self._spawned:
+            return  # they were ended
+        if self._forest.random.random() < BAD:
+            del self._spawned[group.group]
+            self._tell(codec.raw(m.StartFailed(JOB, group.group, "no such program", 127)))
+            return
+        self._tell(codec.raw(m.Started(JOB, group.group, tuple(group.world.ranks))))
+        if len(group.world.sizes) > 1:
+            card = {f"card of {group.world.part}": "x"}
+            self._tell(codec.raw(m.Fence(JOB, group.group, 0, card)))
+        else:
+            self._later(partial(self._end_spawned, group, 0))
+
+    def _fenced_spawned(self, fenced: m.Fenced) -> None:
+        if (group := self._spawned.get(fenced.group)) is not None:
+            if fenced.entries.keys() != {f"card of {part}" for part in range(len(group.world.sizes))}:
+                raise Violation("lost", f"rank {self._rank} is through a fence with {fenced.entries}")
+            self._later(partial(self._end_spawned, group, 0))
+
+    def _end_spawned(self, group: m.StartGroup, code: int) -> None:
+        if self._spawned.pop(group.group, None) is not None:
+            for rank in group.world.ranks:
+                self._waiting.append((0, codec.raw(m.Exited(JOB, group.group, rank, code))))
+            self._pour()
+
     def _answered(self, answered: m.Answered) -> None:
         if self._group is None or bytes(answered.answer) == b"null":
             return  # they were ended, or a name has gone with its node
         done = msgspec.json.decode(answered.answer, type=pmix.Done)
-        if done.id == LOOK_UP:
+        if done.id == SPAWN:
+            self._run()
+        elif done.id == LOOK_UP:
             if done.items and done.items[0].blob != f"port of {self._next}":
                 raise Violation("wrong", f"rank {self._rank} was told {done.items}")
-            self._run()
+            ranks = self._forest.random.choice((0, 0, 1, 2, 5))
+            if ranks:
+                self._ask(
+                    SPAWN, pmix.Spawn((pmix.Program(("a",), ranks), pmix.Program(("b",), 1)), {"key": "x"})
+                )
+            else:
+                self._run()
         elif done.status:
             raise Violation("wrong", f"what rank {self._rank} has published was refused with {done.status}")
 

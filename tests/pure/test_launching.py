@@ -280,6 +280,29 @@ def test_a_spawned_world_that_cannot_be_started_is_an_answer() -> None:
     assert (spawning.life.is_over, spawning.life.code, sorted(spawning.life.ended)) == (True, 0, [0, 1])
 
 
+def test_what_comes_of_a_spawned_world_that_is_over_changes_nothing() -> None:
+    """Of a group that could not be started whole its agent tells then how the others have ended."""
+    spawning = Spawning((2, 0), 2)
+    [(_, order)] = spawning.starts
+    spawning.say("n0", m.StartFailed(JOB, order.start.group, "no processes left", 126))
+    assert not spawning.ended(0, 0, -9)
+    assert not spawning.started(0)
+    assert (spawning.life.is_over, spawning.life.ended, spawning.life.killed) == (False, {}, False)
+
+
+def test_who_has_spawned_may_be_over_when_that_is_started() -> None:
+    spawning = Spawning((1,), 1)
+    [(_, order)] = spawning.starts
+    spawning.started(0)
+    ask = codec.raw(pmix.Spawn((pmix.Program(("a",), 1),), {}))
+    [nested] = spawning.life.arrived(from_node("n0", m.Asked(JOB, order.start.group, 1, ask)))
+    assert isinstance(nested, ForOne)
+    spawning.ended(0, 0)
+    again = msgspec.json.decode(nested.message, type=t.Start)
+    assert (again.start.group, again.start.world.number, again.first) == (2, 2, 2)
+    assert not spawning.say("n0", m.Started(JOB, 2, ()))
+
+
 def test_a_spawned_process_that_fails_ends_all_also_those_that_start_later() -> None:
     spawning = Spawning((1, 1), 2)
     spawning.started(0)

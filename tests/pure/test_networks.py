@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pliant.cli.doctor_hosts import DONE, Trial
+from pliant.cli.doctor_hosts import DONE, Trial, trial_of, verdict
 from pliant.daemon import networks
 from pliant.model.flavours import NETMOD
 
@@ -38,6 +39,36 @@ def test_a_file_that_cannot_be_read_says_nothing(written: bytes) -> None:
     networks.kept_in().parent.mkdir()
     networks.kept_in().write_bytes(written)
     assert not networks.kept(["a"])
+
+
+def told(code: int, *steps: str, ended: bool = True) -> dict[str, Any]:
+    """What a launch tells of two ranks, the second of which complains."""
+    outputs = [
+        {"stdout": "".join(f"{step}\n" for step in steps), "stderr": ""},
+        {"stdout": "", "stderr": "Traceback (most recent call last):\nOSError: no way" if code == 1 else ""},
+    ]
+    return {
+        "code": code,
+        "why": "it was not over",
+        "phases": {"ended": 1.5} if ended else {},
+        "outputs": outputs,
+    }
+
+
+def test_a_network_that_hangs_at_the_end_does_not_work() -> None:
+    hung = trial_of("ucx", told(124, "MPI_Barrier", DONE, ended=False))
+    assert (hung.step, hung.finding.ok) == ("MPI_Finalize", False)
+    good = trial_of("ofi", told(0, "MPI_Barrier", DONE))
+    assert verdict(["a", "b"], [hung, good]).found.startswith("ofi: ")
+    assert networks.kept(["a", "b"]) == "ofi"
+
+
+def test_what_has_failed_now_is_kept_no_longer() -> None:
+    networks.keep(["a", "b"], "ofi")
+    failed = trial_of("ofi", told(1, "MPI_Barrier"))
+    assert failed.finding.found == "ended at MPI_Barrier: OSError: no way"
+    assert not verdict(["a", "b"], [failed]).ok
+    assert not networks.kept(["a", "b"])
 
 
 def test_a_trial_names_the_call_at_which_it_ended() -> None:

@@ -51,6 +51,8 @@ def doctor(
         _runtime,
     )
     with Working("trying what is there" if hosts else "trying what is here"):
+        if ssh_option and hosts is None:
+            raise PliantError("--ssh-option is for nodes that are reached by ssh: name them by --hosts")
         if hosts is not None:
             findings = doctor_hosts.findings(hosts, ssh_option or ())
         else:

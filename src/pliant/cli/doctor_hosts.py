@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pliant.cli.doctor_mpi import Finding, gist
@@ -19,7 +20,7 @@ from pliant.model.flavours import MPICH, NETMOD
 from pliant.model.words import count
 
 TRY_S = 20.0
-"""How long a program may take that tries a network. What works takes one or two."""
+"""How long a program may take that tries a network."""
 MARGIN_S = 60.0
 """How much longer the launch around it may take: for ssh, for instance."""
 DONE = "done"
@@ -58,7 +59,7 @@ step("{DONE}")
 
 
 class Trial(NamedTuple):
-    """What a network has come to: the call at which it ended, DONE if at none; why; and how long it took."""
+    """A trial of one network: the MPI call in which it ended (DONE: in none), why, and its seconds."""
 
     netmod: str
     step: str
@@ -79,20 +80,23 @@ def findings(hosts: str, ssh_options: Sequence[str]) -> list[Finding]:
     names = hosts_named(hosts)
     reached = _launched(hosts, ssh_options, ["true"], {})
     if reached["code"]:
-        return [Finding("nodes", False, _why(reached), "let ssh reach each of them without a password")]
+        remedy = f"try it: pliant launch --hosts '{hosts}' -- true; nodes need ssh without a password, and this Python"
+        return [Finding("nodes", False, _why(reached), remedy)]
     found = [Finding("nodes", True, f"{count(len(names), 'node')}, in {reached['phases']['over']:.1f} s")]
     mpi = mpi_of((sys.executable,), os.environ, "")
     if mpi is None:
         return [*found, Finding("MPI", False, "mpi4py loads no MPI here", "pip install 'pliant[mpi]'")]
     netmods = (mpi.mpi.netmods or ("ofi", "ucx")) if mpi.mpi.flavour == MPICH else ("",)
     trials = [_tried(hosts, ssh_options, netmod) for netmod in netmods]
-    return [*found, *(trial.finding for trial in trials), _verdict(names, trials)]
+    return [*found, *(trial.finding for trial in trials), verdict(names, trials)]
 
 
-def _verdict(names: Sequence[str], trials: Sequence[Trial]) -> Finding:
+def verdict(names: Sequence[str], trials: Sequence[Trial]) -> Finding:
     """What works is kept for launches over these nodes."""
     good = [trial for trial in trials if trial.step == DONE]
     if not good:
+        with suppress(OSError):
+            networks.keep(names, "")  # what worked before does not
         remedy = "install mpi4py and its MPI at the same path on each node; --interface names the network of agents"
         return Finding("network", False, "none of these works between the nodes", remedy)
     best = min(good, key=lambda trial: trial.seconds).netmod
@@ -109,14 +113,21 @@ def _verdict(names: Sequence[str], trials: Sequence[Trial]) -> Finding:
 
 def _tried(hosts: str, ssh_options: Sequence[str], netmod: str) -> Trial:
     words = ["--mpi", "--timeout", f"{TRY_S:g}", "--", sys.executable, "-c", TRIES]
-    told = _launched(hosts, ssh_options, words, {NETMOD: netmod} if netmod else {})
+    return trial_of(netmod, _launched(hosts, ssh_options, words, {NETMOD: netmod} if netmod else {}))
+
+
+def trial_of(netmod: str, told: dict[str, Any]) -> Trial:
+    """From what the launch tells of the program that tries it."""
     said = "".join(each["stdout"] for each in told["outputs"]).split("\n")
     steps = [line for line in said if line.startswith(("MPI_", DONE))]
-    return Trial(netmod, steps[-1] if steps else "", _why(told), told["phases"].get("ended", 0.0))
+    step = steps[-1] if steps else ""
+    if step == DONE and (told["code"] or "ended" not in told["phases"]):
+        step = "MPI_Finalize"
+    return Trial(netmod, step, _why(told), told["phases"].get("ended", 0.0))
 
 
 def _why(told: dict[str, Any]) -> str:
-    errors = "\n".join(filter(None, (each.get("stderr", "") for each in told["outputs"][:1])))
+    errors = next((each["stderr"] for each in told["outputs"] if each["stderr"]), "")
     return gist(errors) or str(told["why"])
 
 

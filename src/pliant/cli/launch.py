@@ -269,6 +269,10 @@ def _write_trace(trace: Path, plan: Plan, outcome: LaunchOutcome) -> None:
 
 def _nodes(count: int | None, options: HostOptions, python: str) -> tuple[tuple[HostSlots, ...], Starting]:
     """The nodes, and how agents are started there."""
+    if python and not options.by_ssh:
+        raise PliantError(
+            "--remote-python is for nodes that are reached by ssh: name them by --hosts or --hostfile"
+        )
     is_allocated = bool(os.environ.get(ALLOCATED))
     options.check_unused(allocated=is_allocated)
     if not options.by_ssh and not is_allocated:

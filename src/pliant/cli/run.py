@@ -308,8 +308,8 @@ def _with_input(
     given = of_command(elsewhere=elsewhere, once=once).tell_unread()
     if given.path and batch.jobs[0].nodes.max > 1 and script_is_input(words):
         raise BatchError(
-            f"{' '.join(words[:2])}: it reads its script from standard input, which the first of its processes alone "
-            "has: save the script as a file, and give that: pliant run ... -- python FILE.py"
+            f"{' '.join(words[:2])}: it reads its script from standard input, which only the first process has; "
+            "save the script and run: pliant run ... -- python FILE.py"
         )
     jobs = tuple(msgspec.structs.replace(job, stdin=given.path or UNSET) for job in batch.jobs)
     return msgspec.structs.replace(batch, jobs=jobs), given

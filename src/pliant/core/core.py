@@ -127,7 +127,7 @@ class SchedulerCore:
         core = cls(policy, settings, fallback=fallback)
         for record in records:
             core.state.apply(record)
-            core._ledger.due = True
+            core._ledger.due = True  # nothing is where nothing was recorded
         if core.state.policy_failed and fallback is not None:
             core._policy = fallback
         return core

@@ -80,7 +80,8 @@ class ScheduledJob:
     ``limited`` jobs are ended when their walltime is over; to all others it is an estimate. ``greeted`` ones have
     said hello. ``failures`` are the resizes that failed in a row, which let it grow again only at ``grow_from``.
     ``stays_put``: it has declined to move, though not for want of time. ``wish``: the one of its own that is open.
-    ``most``: to more nodes its program cannot grow; 0 while nothing is known of that. ``requeues``: it will be
+    ``accepts_offers``: it is inside its loop. ``growth_limit``: its program cannot grow to more nodes; 0 if that is not
+    known. ``requeues``: it will be
     submitted again, as it was ``times`` before. ``noted`` counts what it has found for its user.
 
     Group ``root`` speaks for the job in ``epoch``, the number of its resizes that were done; ``last_group`` is the

@@ -179,8 +179,8 @@ class TreeNodes:
             self._ranks[started.node] = started.rank
 
     def _keep_if_can(self, new: kept.KeptRoot) -> None:
-        """Where the file stays as it was, the next controller waits for an agent that is gone, or knows one that was
-        started again under the rank that it had before: people are told that."""
+        """Keep the new root. If the file cannot be written, warn: the next controller would wait for an agent that is
+        gone, or know one by its old rank."""
         try:
             self._keep(new)
         except OSError as error:

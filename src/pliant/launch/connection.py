@@ -1,4 +1,4 @@
-"""A connected socket on an event loop: what comes is handed on at once, what is written waits for room."""
+"""A connected socket on an event loop. It hands on data at once, and keeps what it cannot send yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pliant.launch.loop import Loop
 PIECE = 1 << 18
 """Bytes that are read at a time."""
 AGAIN_S = 1.0
-"""How long nobody is let in where that has failed."""
+"""After a failed accept the listener waits so long."""
 CLOSED = "the connection was closed"
 
 

@@ -1,5 +1,5 @@
-"""An event loop for agents. It has the names of asyncio's, but costs a tenth of its time to load: most of an agent's
-processor time is that of loading modules."""
+"""An event loop for agents, with asyncio's names. asyncio is slow to load, and loading modules is most of an agent's
+processor time."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ LIVE_SLOTS = 256
 BATCH_JOBS = 100_000
 """Of a batch, those that ``count`` stands for among them."""
 REQUEUES = 100
-"""How often a job is submitted again, as its nodes have ended it: then it would never be done. Of one that writes
-checkpoints those losses count that came since the last."""
+"""A job that its nodes have ended is submitted again at most so often. If it writes checkpoints, only losses since the
+last one count."""
 ARRAY_ELEMENTS = 10_000
 """Of one array of a batch."""
 GENERATED_JOBS = 10_000_000

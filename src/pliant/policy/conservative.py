@@ -32,7 +32,7 @@ class Conservative:
     moves nobody's place.
 
     Amid nodes that expire the first 100 jobs alone hold a reservation: those that were promised a start, the soonest
-    first, and then others in the order of the queue. Who is behind them starts where it harms none of theirs.
+    first, and then others in the order of the queue. A job behind them starts if it delays none of their reservations.
 
     All promises are in the view. What is kept between passes only saves the work of reserving anew what
     nothing has changed for; one that is made anew looks once more, and may better some places by it.

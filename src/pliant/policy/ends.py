@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pliant.policy.view import ClusterView
 
 SOON_S = 1e-3
-"""So long from now nodes are promised that may be free at any moment: their jobs have outrun their estimates, or are
-leaving them."""
+"""Nodes that may become free at any moment are promised for so long from now: their jobs have outrun their estimates,
+or leave them."""
 
 Taken = list[tuple[int, float, float, int]]
 """Nodes that were taken: (index of their end, from when, to when, how many)."""

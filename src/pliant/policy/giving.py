@@ -17,7 +17,7 @@ FEW = 4
 
 
 class Able(NamedTuple):
-    """Who can give nodes, who is to give first at the front, and the ``surplus`` of them all."""
+    """The jobs that can give nodes, the first giver in front, and the ``surplus`` of all."""
 
     entries: list[tuple[float, int, JobView]]
     surplus: int
@@ -32,8 +32,8 @@ class Attempt(NamedTuple):
 
 
 class Precedence(NamedTuple):
-    """Who has the most by ``measure`` gives first, who has the least gets first: all at once, or, ``stepwise``, a step
-    at a time, measured anew."""
+    """The job with the largest ``measure`` gives first; the job with the smallest gets first. ``stepwise``: a step at a
+    time, measured anew; default: all at once."""
 
     measure: Callable[[JobView, int], float]
     stepwise: bool = False
@@ -53,7 +53,7 @@ class Precedence(NamedTuple):
     def take(
         self, able: Able, need: int, floor: Limit, sizes: Mapping[int, int] | None = None
     ) -> dict[int, int]:
-        """How many nodes each donor gives so that ``need`` are met, of those who can give, who have enough.
+        """How many nodes each donor gives so that ``need`` is met. The donors must have enough.
 
         Just enough: where a job with a factor has to give more than was asked of it, the donors keep
         every step that has become superfluous.
@@ -146,7 +146,7 @@ Entry = tuple[float, int, int, int, JobView]
 
 
 class _Growth:
-    """Nodes for who has least. ``sizes`` are those of the jobs that grow, by number."""
+    """Hands nodes to the jobs with the smallest measure. ``sizes`` are those of the jobs that grow, by number."""
 
     def __init__(self, view: ClusterView, jobs: list[JobView], by: Precedence, payback: float) -> None:
         self._view = view
@@ -158,7 +158,7 @@ class _Growth:
         self._paying: dict[int, Callable[[int], bool]] = {}
         self._last: dict[int, int] = {}
         # Between two sizes that pay all do, where time falls with nodes as these models have it: ever more slowly.
-        self._jumps = by is EVENLY and all(falls(job.spec.model) for job in jobs)
+        self._jumps = by == EVENLY and all(falls(job.spec.model) for job in jobs)
 
     def hand_out(self, free: int, ceiling: Limit) -> int:
         """Give ``free`` nodes to them all, up to ``ceiling``; how many are left."""

@@ -247,6 +247,8 @@ class NodeHouse:
 
     def _look_for_end(self, until: float) -> None:
         """The node's agent has hung up, and is about to end. In good order it has seen that nothing is left here."""
+        if self._has_ended:
+            return
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         if not pid and self._loop.time() < until:
             self._loop.call_later(END_LOOK_S, self._look_for_end, until)

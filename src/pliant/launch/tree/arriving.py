@@ -7,6 +7,7 @@ It needs no more than Python 3.7, so that it can say which Python is needed.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib import import_module
 
@@ -14,10 +15,12 @@ HERE = b"\1pliant: here\1\n"
 """What it says at once on standard output: ssh has done its part."""
 NEEDED = b"\1pliant: send code\1\n"
 """What it says where it does not find the packages."""
-ARCHIVE = "archive.zip"
+ARCHIVE = "pliant-agent.zip"
 """Beside the packages, where they came by standard input (`shipping.py`)."""
 PACKAGES = ("pliant", "msgspec")
 """What an agent is made of."""
+COMES_S = 60
+"""How long the code may take to come."""
 LENGTH = 12
 """Digits of the length of what is sent."""
 
@@ -26,6 +29,7 @@ def main(places: list[str], magic: str, folder: str) -> None:
     """Be an agent. ``places``: where the packages are, if they are there. ``magic``: for which Python and machine they
     are compiled, as :func:`magic_here` has it. ``folder``: where code goes that is sent, below that of the user's
     launches; empty if none is."""
+    signal.alarm(COMES_S)
     os.write(1, HERE)
     if magic_here() != magic:
         why = f"{sys.executable} is {magic_here()}, and this launch is of {magic}"
@@ -36,6 +40,7 @@ def main(places: list[str], magic: str, folder: str) -> None:
                 f"there is no Pliant in {places[0]}: a job needs it there; pliant launch sends what it needs"
             )
         places = [_unpacked(folder)] * 2
+    signal.alarm(0)
     sys.path += places
     import_module("pliant.launch.tree.__main__").main()  # of these places, not of where this text comes from
 

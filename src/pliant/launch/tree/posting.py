@@ -121,8 +121,9 @@ def read(within_s: float = AGENT_START_S) -> Posting:
     line = bytearray()
     while not line.endswith(b"\n"):
         ready, _, _ = select.select([0], [], [], max(0.0, until - time.monotonic()))
-        data = os.read(0, LONGEST) if ready else b""
-        if not data:
+        if not ready:
+            raise PliantError(f"nothing came on standard input within {within_s:g} s")
+        if not (data := os.read(0, LONGEST)):
             raise PliantError(
                 "an agent is started by pliant launch, which says on its standard input where it belongs"
             )

@@ -32,7 +32,7 @@ def message() -> bytes:
 
 @cache
 def archive() -> bytes:
-    """A zip of all that an agent may load. One that came so itself passes on what it came from."""
+    """A zip of all modules that an agent may load. An agent that was sent passes on its own archive."""
     places = {package: os.path.dirname(sys.modules[package].__path__[0]) for package in PACKAGES}  # noqa: PTH120 - pathlib is slow to load
     try:
         with open(os.path.join(places["pliant"], ARCHIVE), "rb") as file:  # noqa: PTH118, PTH123 - as above

@@ -235,7 +235,7 @@ class Fleet:
             self.request(waiting[need], need)
 
     def withdraw(self, wanted: int) -> None:
-        """So many of the nodes that were asked for and have not come are not wanted any more: the last ones first."""
+        """Withdraw so many nodes that were asked for and have not come, first those that wait for leaving ones."""
         for need in reversed(list(self._waiting)):
             if fewer := min(wanted, self._waiting[need]):
                 wanted -= fewer

@@ -95,7 +95,8 @@ class Launching:
         """The processes of each group that have not ended."""
         self._spawned: dict[int, SpawnedWorld] = {}
         """By group."""
-        self._next_group, self._next_process, self._next_world = len(launch.sizes), sum(launch.sizes), 1
+        self._first_spawned = self._next_group = len(launch.sizes)
+        self._next_process, self._next_world = sum(launch.sizes), 1
         self._decoder: codec.Decoder[m.AgentMessage | t.FromTree] = codec.Decoder(m.AgentMessage | t.FromTree)
         self._rounds = Rounds(tuple(self._nodes))
         self._parties: dict[int, _Group] = {}
@@ -208,8 +209,9 @@ class Launching:
             case t.Read():
                 self.read = max(self.read, message.total)
             case m.Started() | m.StartFailed() | m.Exited() | m.Asked() | m.Fence() if node in self._numbers:
-                group = message.group if message.group in self._spawned else self._numbers[node]
-                self._heard_of(group, message)
+                group = message.group if message.group >= self._first_spawned else self._numbers[node]
+                if group in self._open:  # else its world is over
+                    self._heard_of(group, message)
             case m.Relay() | m.Error():
                 self._out.append(Note(f"{node}: {_words(message)}"))
             case _:
@@ -315,8 +317,8 @@ class Launching:
 
     def _post(self, letters: Iterable[Letter]) -> None:
         for letter in letters:
-            node = self._nodes[letter.to.group]
-            self._out.append(ForOne(node, codec.raw(answer(JOB, letter))))
+            if (node := self._nodes.get(letter.to.group)) is not None:  # who has asked may be over
+                self._out.append(ForOne(node, codec.raw(answer(JOB, letter))))
 
     def _end(self, group: int, process: int, code: int, cpu_s: float) -> None:
         here, world = self._open[group], self._spawned.get(group)

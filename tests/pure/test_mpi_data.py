@@ -397,8 +397,8 @@ with mpi.malleable() as job:
             "there are arrays [('rows', (5,), '<f8', Block(",
         ),
         (
-            "job.rank or job.during_resize(print)",
-            "there are arrays [] and values []",
+            "job.during_resize(print); job.rank or job.during_resize(repr)",
+            "and functions of during_resize: ",
         ),
     ],
 )

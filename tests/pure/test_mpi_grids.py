@@ -97,8 +97,8 @@ def test_which_grid_is_meant_is_asked_where_there_is_none_or_more_than_one() -> 
     assert set(out.splitlines()) == {
         "(2, 1)",
         "ValueError array 'cyclic' is not in blocks: its ranks stand in no grid",
-        "PliantError job.cart is that of arrays with one mpi.Grid, and these are 'a', 'b': ask one for its own, array.cart",
-        "PliantError job.cart is that of arrays with one mpi.Grid, and these are none: ask one for its own, array.cart",
+        "PliantError job.cart needs arrays with one common mpi.Grid; this job has 'a', 'b': use array.cart of one of them",
+        "PliantError job.cart needs arrays with one common mpi.Grid; this job has none: use array.cart of one of them",
     }
 
 
@@ -196,13 +196,21 @@ def test_ranks_that_take_different_layouts_are_told_so() -> None:
     for what, said in (
         (
             "a.to(mpi.Block(axis=job.rank))",
-            "to() of array 'a': all ranks call it alike, and on 1 of 3 its arguments",
+            "to() of array 'a': all ranks must pass the same arguments; 1 of 3 ranks differ from rank 0",
         ),
         ("(a if job.rank else b).to(mpi.Block(1))", "which is in to() or resize() of 'a'"),
         ("a.gather() if job.rank == 1 else a.resize((7, 7))", "which is in gather() of 'a'"),
         (
             "a.to(mpi.Weighted([1, 1, 1, 1, 1, 1 + job.rank]), at_resize=True)",
-            "to() of array 'a': all ranks call it alike, and on 2 of 3 its arguments",
+            "to() of array 'a': all ranks must pass the same arguments; 2 of 3 ranks differ from rank 0",
+        ),
+        (
+            "a.to(mpi.Block(axis=2 if job.rank == 1 else 1))",
+            "to() of array 'a': all ranks must pass the same arguments; 1 of 3 ranks differ from rank 0",
+        ),
+        (
+            "a.resize((7,) if job.rank == 1 else (7, 7))",
+            "resize() of array 'a': all ranks must pass the same arguments; 1 of 3 ranks differ from rank 0",
         ),
     ):
         code, _, errors = run(

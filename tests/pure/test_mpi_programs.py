@@ -87,7 +87,24 @@ with mpi.malleable() as job:
         "steps(-1): the number of steps must be 0 or more",
         "job.steps(n=2.5): it must be a whole number",
     ]
-    assert "a steps() loop cannot begin within another: end that one first" in errors
+    assert "a steps() loop is still open: end it before the next begins, by break if need be" in errors
+
+
+def test_a_loop_without_an_end_goes_on_after_any_number_of_steps() -> None:
+    program = """
+from pliant import mpi
+with mpi.malleable() as job:
+    steps = job.steps()
+    made = [next(steps)]
+    for far in (1 << 30, 1 << 31, 1 << 53):
+        job._loop.step = far
+        made.append(next(steps))
+    print(*made)
+    steps.close()
+    print(len([*zip(job.steps(), range(3))]))
+"""
+    code, out, errors = run(program)
+    assert (code, out) == (0, f"0 {(1 << 30) + 1} {(1 << 31) + 1} {(1 << 53) + 1}\n3\n"), errors
 
 
 def test_a_value_that_cannot_be_sent_is_refused_where_it_is_given() -> None:

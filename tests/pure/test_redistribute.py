@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -410,6 +411,7 @@ def test_layouts_are_equal_where_they_say_the_same() -> None:
         (lambda: Grid(dims=lambda _: 1 // 0).spread((4, 4), 4), r"\(4\): ZeroDivisionError"),  # type: ignore[arg-type, return-value]
         (lambda: Grid(periods=(True,)), "periods has 1 entries for 2 axes"),
         (lambda: Grid(dims="square"), "dims are 'balanced', 'surface', numbers or a function, not 'square'"),
+        (lambda: Grid(dims=partial(divmod, 4)), "dims is a function with a name, not functools.partial"),
         (lambda: Grid(dims=(2,)), r"dims \(2,\) need a number"),
         (lambda: Grid(dims=(0, 2)).spread((4, 4), 5), "5 ranks cannot stand in a grid of any x 2"),
         (

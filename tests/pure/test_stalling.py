@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,32 @@ def looked(steps: list[int]) -> list[int]:
 )
 def test_a_step_that_lasts_is_told_of_once(steps: list[int], told: list[int]) -> None:
     assert looked(steps) == told
+
+
+def test_it_is_told_of_while_the_program_waits_for_the_reader_of_its_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while os.write(writing, bytes(1 << 16)):
+            pass
+    os.set_blocking(writing, True)
+    made = Stalling(lambda: 0, lambda: 7, 3600.0)
+    tells = threading.Thread(target=made._tell, args=(7,))
+    with os.fdopen(writing, "w") as full:
+        full.write("unread")
+        monkeypatch.setattr(sys, "stdout", full)
+        tells.start()
+        tells.join(5)
+        said = not tells.is_alive()
+        monkeypatch.undo()
+        os.read(reading, 1 << 20)
+        tells.join(5)
+    os.close(reading)
+    made.end()
+    assert said
+    assert "rank 0 has been in step 7 for 3600 s" in capsys.readouterr().err
 
 
 def test_the_time_is_read_from_the_environment() -> None:

@@ -43,7 +43,10 @@ ONE_BLOCK = (
     "a program has one `with mpi.malleable()` block, and this one has had it: the scheduler takes the end of the block "
     "for the end of the job; put all loops into one block"
 )
-NESTED = "a steps() loop cannot begin within another: end that one first, by break if need be"
+NESTED = (
+    "a steps() loop is still open: end it before the next begins, by break if need be, and keep no reference to what "
+    "steps() returned"
+)
 MIXED = "a program has a steps() loop or one of its own with job.check(), not both"
 Hook = Callable[[], object]
 During = Callable[[Mapping, MPI.Intracomm], object]
@@ -111,7 +114,7 @@ class Job:
         if len({each.grid for each in grids}) != 1:
             names = ", ".join(repr(each.name) for each in grids) or "none"
             raise PliantError(
-                f"job.cart is that of arrays with one mpi.Grid, and these are {names}: ask one for its own, array.cart"
+                f"job.cart needs arrays with one common mpi.Grid; this job has {names}: use array.cart of one of them"
             )
         return grids[0].cart
 

@@ -32,8 +32,8 @@ REPORT_S = 1.0
 SHORT_S = 5.0
 """Between two checks: where they are further apart, constant data do not move beside the steps, which would take two
 checks more."""
-ENDLESS = 1 << 30
-"""Steps of a loop of which nobody knows the end."""
+ENDLESS = 1 << 62
+"""The length of a loop without an end: more steps than a job can make."""
 LOOK_S = 50e-3
 """How often a step that is no check sees whether something has come, such as the loss of a group."""
 

@@ -17,7 +17,9 @@ from pliant.job.negotiation import Situation
 from pliant.mpi.checks import Checks
 from pliant.mpi.snapshot import Snapshot
 
-NAP_S, DRAIN_S = 1e-3, 1.0
+NAP_S = 1e-3
+DRAIN_S = 5.0
+"""What mpiexec gets to read the output of a process that ends: its reader may be slow, or stand still."""
 NOBODY = "this rank cannot join a job: neither an agent nor a job that resizes itself has started it"
 
 
@@ -103,20 +105,26 @@ class NoResizer:
 def abort(text: str, code: int = 1) -> NoReturn:
     """Say why and end all ranks of this group: its peers may sit in MPI, where an exception cannot reach."""
     say(text)
-    drain(DRAIN_S)
+    drain()
     MPI.COMM_WORLD.Abort(code)
     raise SystemExit(code)  # never reached
 
 
 def say(text: str) -> None:
-    """A line in the log of the job."""
+    """A line in the log of the job, behind what this process has printed."""
     sys.stdout.flush()
+    log(text)
+
+
+def log(text: str) -> None:
+    """A line in the log of the job, at once: printed text may come behind it."""
     sys.stderr.write(f"pliant: {text}\n")
     sys.stderr.flush()
 
 
-def drain(limit_s: float) -> None:
-    """What this process has said is on its way: what mpiexec has not read when it is told to end all would be lost."""
+def drain(limit_s: float = DRAIN_S) -> None:
+    """Wait until mpiexec has read the output of this process, for at most ``limit_s``. mpiexec drops unread output when
+    it is told to end the job."""
     until = time.perf_counter() + limit_s
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # it is closed, or no pipe

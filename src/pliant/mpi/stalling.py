@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from pliant.mpi.resizer import say
+from pliant.mpi.resizer import log
 
 _PLIANT = Path(__file__).parents[1]
 _NOT_THE_PROGRAM = (
@@ -73,4 +73,5 @@ class Stalling:
 
     def _tell(self, step: int) -> None:
         where = of_the_program(places(sys._current_frames().get(self._loops)))  # noqa: SLF001 - its only way
-        say(f"rank {self._rank()} has been in step {step} for {self._limit_s:g} s (PLIANT_STALL_S): {where}")
+        # The loop's thread may hold the lock of sys.stdout, in a print() that nobody reads: do not flush that here.
+        log(f"rank {self._rank()} has been in step {step} for {self._limit_s:g} s (PLIANT_STALL_S): {where}")

@@ -48,7 +48,7 @@ class Alike:
         for peer, tag in sorted(found & self._before):
             raise PliantError(
                 f"rank {self._comm.rank} is in {self._calls(self._tag)} and waits for rank {peer}, which is in "
-                f"{self._calls(tag)}: all ranks make the same calls of the same arrays, in one order; {REMEDY}"
+                f"{self._calls(tag)}: all ranks make the same calls of the same arrays, in the same order; {REMEDY}"
             )
         self._before = found
 
@@ -76,8 +76,8 @@ def compare(  # noqa: PLR0913, PLR0917 - what is compared, and how it is waited 
         _exchange(comm, tag, [(0, said[comm.rank])], [(0, others)], call, wait, alike)
     if others[0]:
         raise PliantError(
-            f"{call}: all ranks call it alike, and on {others[0]} of {comm.size} its arguments differ from those of "
-            f"rank 0; here they come to {mine}"
+            f"{call}: all ranks must pass the same arguments; {others[0]} of {comm.size} ranks differ from rank 0; "
+            f"this rank passed {mine}"
         )
 
 

@@ -80,21 +80,19 @@ def parcels(old: Part | None, new: Part | None, way: Way, old_spread: Spread, ne
     shape = tuple(map(min, old_spread.shape, new_spread.shape))
     both = old_spread.clipped(shape), new_spread.clipped(shape)
     plan, plain = traffic(*both, way.sources, way.targets, way.rank), _plain(old_spread, new_spread)
-    sends = [
-        Parcel(m.target, old.view(patch), plain and _is_one(patch))
-        for m in plan.moves
-        if old and m.source == way.rank
-        for patch in m.patches
-    ]
-    receives = [
-        Parcel(m.source, new.view(patch), plain and _is_one(patch))
-        for m in plan.moves
-        if new and m.target == way.rank
-        for patch in m.patches
-    ]
-    kept = [patch for m in plan.kept if m.source == way.rank for patch in m.patches]
+
+    def there(part: Part | None, near: int, peer: int) -> list[Parcel]:
+        """What this rank has at the end ``near`` of moves (0: source, 1: target) and ``peer`` at the other."""
+        return [
+            Parcel(move[peer], part.view(patch), plain and _is_one(patch))
+            for move in plan.moves
+            if part and move[near] == way.rank
+            for patch in move.patches
+        ]
+
+    kept = [patch for move in plan.kept for patch in move.patches]
     copies = [Copy(old.view(patch), new.view(patch)) for patch in kept if old and new]
-    return Parcels(sends, receives, copies)
+    return Parcels(there(old, 0, 1), there(new, 1, 0), copies)
 
 
 def _plain(old: Spread, new: Spread) -> bool:
@@ -362,42 +360,55 @@ class Array(Movable):
 
         The array keeps that layout over resizes, until it takes another. With ``at_resize`` nothing moves now: the
         next resize takes the array there, as for weights that have changed, unless :meth:`to` or :meth:`resize` is
-        called before. Take ``local`` and ``owned`` anew afterwards: those of before are read-only, but not views that
-        the program made of them. Raises ValueError for a layout that does not cover the array, and
+        called before. Take ``local`` and ``owned`` anew afterwards. The old ones are read-only. Views that the program
+        made of them stay writable, but are no part of the array. Raises ValueError for a layout that does not cover the array, and
         PliantError on all ranks if they do not call it alike, and for a constant array.
         """
         if at_resize:
-            form = self.now._replace(later=layout)
-            self._agree(form, "to")
-            self.now = form
+            _, self.now = self._agree(lambda: self.now._replace(later=layout), "to")
             return
-        self._change(ArrayForm(self.shape, layout), "to")
+        self._change(lambda: ArrayForm(self.shape, layout), "to")
 
     def resize(self, shape: Iterable[int] | int, layout: Layout | None = None) -> None:
         """Take another shape, of as many axes, and perhaps another layout: cells that are in both keep what they hold,
         and new ones are zero. Otherwise as :meth:`to`."""
+        self._change(lambda: self._resized(shape, layout), "resize")
+
+    def _resized(self, shape: Iterable[int] | int, layout: Layout | None) -> ArrayForm:
         lengths = shape_of(shape, f"array {self.name!r}")
         if len(lengths) != len(self.shape):
             raise ValueError(f"array {self.name!r} of shape {self.shape} cannot be resized to {lengths}")
-        self._change(ArrayForm(lengths, layout or self.layout), "resize")
+        return ArrayForm(lengths, layout or self.layout)
 
-    def _agree(self, form: ArrayForm, call: str) -> MPI.Intracomm:
-        """Whether it may take this form, alike on all ranks; their communicator."""
+    def _agree(self, make: Callable[[], ArrayForm], call: str) -> tuple[MPI.Intracomm, ArrayForm]:
+        """The ranks, and the form that ``make`` gives, if the array may take it, alike on all of them."""
         seat, comm = self._seat, self._seat.team(f"{self.name}.{call}").own
         if self._uses.on:
             self._uses.note(self.name)
-        self.check_complete(call)
-        if self.constant:
-            raise PliantError(f"{call}: array {self.name!r} was registered with constant=True")
-        self._check(form)
-        self._check_sendable(form.later or form.layout)
-        self._spread(form, comm.size)
-        what = f"{call}() of array {self.name!r}"
-        compare(comm, seat.tag(self.name) + CHANGE, repr(form), what, seat.wait, seat.alike)
-        return comm
+        form = self._allowed(make, call, comm.size)
+        wrong = isinstance(form, Exception)
+        mine, what = f"what is refused: {form}" if wrong else repr(form), f"{call}() of array {self.name!r}"
+        compare(comm, seat.tag(self.name) + CHANGE, mine, what, seat.wait, seat.alike)
+        if isinstance(form, Exception):
+            raise form
+        return comm, form
 
-    def _change(self, form: ArrayForm, call: str) -> None:
-        comm = self._agree(form, call)
+    def _allowed(self, make: Callable[[], ArrayForm], call: str, ranks: int) -> ArrayForm | Exception:
+        """The form, or why this rank refuses it, which the others are to hear before it is raised."""
+        try:
+            self.check_complete(call)
+            if self.constant:
+                raise PliantError(f"{call}: array {self.name!r} was registered with constant=True")
+            form = make()
+            self._check(form)
+            self._check_sendable(form.later or form.layout)
+            self._spread(form, ranks)
+        except (PliantError, ValueError, TypeError) as error:
+            return error
+        return form
+
+    def _change(self, make: Callable[[], ArrayForm], call: str) -> None:
+        comm, form = self._agree(make, call)
         old, part, _ = self._mine()
         new = self._spread(form, comm.size)
         data = np.zeros(new.local_shape(comm.rank), self.dtype)

@@ -31,7 +31,7 @@ class Grid:
     - ``"balanced"``: as equal as can be, the first not below the second, as the standard describes MPI_Dims_create;
     - ``"surface"``: so that the largest block has the smallest halo, for the array's shape;
     - numbers, of which those that are 0 are balanced: ``(0, 1)``;
-    - a function of the number of ranks that returns them, which is the same on all ranks.
+    - a function of the number of ranks that returns them, written with ``def``, the same on all ranks.
 
     Raises ValueError for what is no grid.
     """
@@ -59,7 +59,12 @@ class Grid:
                 raise ValueError(
                     f"mpi.Grid: dims are {BALANCED!r}, {SURFACE!r}, numbers or a function, not {dims!r:.60}"
                 )
-        elif not callable(dims):
+        elif callable(dims):
+            if not hasattr(dims, "__qualname__"):  # others have an address in their text, other on each rank
+                raise ValueError(
+                    f"mpi.Grid: dims is a function with a name, not {dims!r:.60}; write it with def"
+                )
+        else:
             dims = _whole(dims, "dims")
             if len(dims) != len(axes) or min(dims) < 0:
                 raise ValueError(
@@ -146,7 +151,8 @@ class Grid:
 
     @property
     def _function(self) -> str:
-        return f"{getattr(self.dims, '__module__', '')}.{getattr(self.dims, '__qualname__', self.dims)}"
+        assert callable(self.dims)  # noqa: S101 - who asks has looked
+        return f"{self.dims.__module__}.{self.dims.__qualname__}"
 
     def __repr__(self) -> str:
         dims = self._function if callable(self.dims) else self.dims

@@ -60,6 +60,10 @@ def test_a_kill_in_a_resize_costs_the_resize_or_the_job_and_no_result(
     flag.touch()
     hit = run.finish(code=None)["hit"]
     story = f"seed {SEED}, kill {number}: {words}\n{run.story()}"
+    who, point, delay = words.split()
+    rank = {"all": "*", ROOT: "0"}.get(who, who)
+    reached = {path.name: path.read_text().strip() for path in tmp_path.glob(f"{plan.name}.*.{rank}")}
+    assert delay != "0" or point in reached.values(), f"nobody was killed: {reached}, {story}"
     [resize] = hit["resizes"]
     if hit["state"] == "COMPLETED":
         assert is_right(hit["result"]), story

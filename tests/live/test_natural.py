@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness import PROGRAMS
+from harness import PROGRAMS, BatchRun, job, until
 from test_bare import ONE, run
+
+from pliant.core import records as r
 
 NATURAL, LOOPS = str(PROGRAMS / "natural.py"), str(PROGRAMS / "loops.py")
 STEPS, SIZES = 66, (1, 2, 3, 4)
@@ -58,14 +61,30 @@ def test_who_joins_in_a_later_loop_passes_those_before(env: dict[str, str], said
 def test_who_has_not_reached_its_loop_can_do_no_harm(what: str) -> None:
     ran = run(ONE, (LOOPS, what), {"PLIANT_RESIZE_AT": "8:2", "PLIANT_DEADLINE": "20"})
     assert ran.returncode != 0
-    assert (
-        "is not there between two loops on this rank, which has joined in loop 2 of the block" in ran.stderr
-    )
+    assert "is not available here: this rank joined in loop 2 of the block" in ran.stderr
 
 
 def test_arrays_of_one_layout_may_be_swapped_where_it_has_come_by_message() -> None:
     ran = run(ONE, (LOOPS, "swaps"), {"PLIANT_RESIZE_AT": "3:2"})
     assert (ran.returncode, ran.stdout) == (0, "12.0\n"), ran.stderr
+
+
+@pytest.mark.long
+def test_under_the_scheduler_a_loop_without_an_end_grows_and_ends_as_its_ranks_agree(
+    start: Callable[..., BatchRun], tmp_path: Path
+) -> None:
+    flag = tmp_path / "flag"
+    run = start(
+        'nodes = 2\npolicy = "easy"\ncooldown_s = 0',
+        job("loops", f"python {LOOPS} {flag}", "{ min = 1, max = 2 }"),
+    )
+    run.wait_for(r.JobMalleable)
+    until(lambda: run.order("loops", "2").returncode == 0, "the order")
+    run.wait_for(r.ResizeDone)
+    flag.touch()
+    ended = run.finish()["loops"]
+    assert ended["result"] == "right 1 12 2 2"
+    assert [each["outcome"] for each in ended["resizes"]] == ["done"]
 
 
 def test_who_sleeps_in_one_loop_wakes_in_another() -> None:

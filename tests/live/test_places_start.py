@@ -48,30 +48,28 @@ def test_a_place_that_ends_before_run_is_noticed_at_once(before: str, said: str,
     assert said in done.stderr.partition("PliantError: ")[2]
 
 
-def test_places_find_a_script_whose_program_has_gone_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(f"import os\nos.mkdir(f'{{os.getpid()}}')\nos.chdir('/')\n{RUN}")
-    done = alone("./program.py", cwd=tmp_path)
-    assert done.stdout == "2\n", done.stderr
-    assert len(list(tmp_path.iterdir())) == 3, "each place has begun where this one has"
-
-
 def test_a_program_that_no_other_place_could_run_says_so() -> None:
     done = alone("-", given=RUN)
     assert done.returncode == 1
     assert "PliantError: other places run the program's script from its start" in done.stderr
 
 
-def test_places_begin_where_the_program_began_and_read_no_input(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "script"), [("./program.py", "program.py"), ("program", "program/__main__.py")]
+)
+def test_places_begin_where_the_program_began_and_read_no_input(
+    words: str, script: str, tmp_path: Path
+) -> None:
     """Started by a relative name that is none any more where the program has gone."""
-    (tmp_path / "program").mkdir()
-    (tmp_path / "program" / "__main__.py").write_text(
+    (tmp_path / script).parent.mkdir(exist_ok=True)
+    (tmp_path / script).write_text(
         "import os, sys\n"
         "import pliant.apgas\n"
         "os.mkdir(f'{os.getpid()}')\n"
         "os.chdir('/')\n"
         "if 'PLIANT_PLACE' in os.environ: assert sys.stdin.read() == ''\n" + RUN
     )
-    done = alone("program", cwd=tmp_path, given="input")
+    done = alone(words, cwd=tmp_path, given="input")
     assert done.stdout == "2\n", done.stderr
     assert len(list(tmp_path.iterdir())) == 3, "each place has begun where this one has"
 

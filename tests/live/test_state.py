@@ -136,7 +136,7 @@ def is_resize(number: int, record: r.ResizeDone) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["total", pytest.param("own", marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["total", "own"])
 def test_under_the_scheduler_growth_and_migration_are_watched(start: Start, tmp_path: Path, how: str) -> None:
     flag, sizes = tmp_path / "flag", "{ min = 1, max = 3, preferred = 2 }"
     run = start(
@@ -159,7 +159,7 @@ def test_under_the_scheduler_growth_and_migration_are_watched(start: Start, tmp_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["names", pytest.param("own_names", marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["names", "own_names"])
 def test_under_the_scheduler_arrays_of_other_names_fail_the_job(
     start: Start, tmp_path: Path, how: str
 ) -> None:

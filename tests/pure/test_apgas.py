@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from place_log import LOG, log, logged, pause
 
 from pliant.apgas import (
     BadPlaceException,
@@ -39,26 +40,9 @@ from pliant.model.errors import PliantError
 SEEDS = range(8)
 
 
-_LOG: list[object] = []
-
-
 @pytest.fixture(autouse=True)
 def _empty_log() -> None:
-    _LOG.clear()
-
-
-def log(what: object) -> None:
-    """What tasks anywhere have done. A function of this module travels by name, so that all places have one log."""
-    _LOG.append(what)
-
-
-def logged(what: object) -> bool:
-    return what in _LOG
-
-
-def pause(times: int) -> None:
-    for _ in range(times):
-        current().threads.pause()
+    LOG.clear()
 
 
 # ---- finish ------------------------------------------------------------------------------------------------
@@ -88,7 +72,7 @@ def test_a_finish_waits_for_tasks_that_tasks_spawn_anywhere(seed: int) -> None:
             with finish():
                 for each in places():
                     async_at(each, task, 0, number + seed / 1000)
-            assert _LOG.count("begun") == _LOG.count("ended") >= (number + 1) * len(places())
+            assert LOG.count("begun") == LOG.count("ended") >= (number + 1) * len(places())
 
     Together(seed).begin(main, 1 + seed % 9)
 
@@ -164,7 +148,7 @@ def test_a_body_that_raises_alone_raises_just_that_and_waits_for_its_tasks() -> 
 
     with pytest.raises(KeyError):
         Together(3).begin(main, 2)
-    assert _LOG == ["done"]
+    assert LOG == ["done"]
 
 
 class _StubbornError(Exception):
@@ -279,16 +263,16 @@ def test_uncounted_and_immediate_tasks_keep_no_finish_and_no_worker_waiting(
             async_at(place(1), busy)
             uncounted_async_at(place(1), int, "no number")
             pause(50)
-            assert not _LOG
+            assert not LOG
             immediate_async_at(place(1), log, "now")
-        assert _LOG == ["now", "not busy"]
+        assert LOG == ["now", "not busy"]
         with finish():
             uncounted_async_at(place(1), late)
         log("over")
         pause(2000)
 
     Together(7).begin(main, 2, workers=1)
-    assert _LOG == ["now", "not busy", "over", "late"]
+    assert LOG == ["now", "not busy", "over", "late"]
     assert "place(1): uncounted task int failed: ValueError" in capsys.readouterr().err
 
 
@@ -385,7 +369,7 @@ def test_what_belongs_to_a_dead_place_is_not_begun_and_leaves_nothing_behind(see
 
     def main() -> None:
         uncounted_async_at(place(1), waits_for_them)
-        while not [each for each in _LOG if each[0] == "begun"]:  # type: ignore[index]
+        while not [each for each in LOG if each[0] == "begun"]:  # type: ignore[index]
             pause(1)
         pause(random.Random(seed).randrange(200))
         world.kill(1)
@@ -397,7 +381,7 @@ def test_what_belongs_to_a_dead_place_is_not_begun_and_leaves_nothing_behind(see
         malleability().shrink(1, 60.0)
 
     world.begin(main, 3, workers=1)
-    assert _LOG == [("begun", 0), "killed", ("ended", 0, 0)] or _LOG[1:] == [("begun", 0), ("ended", 0, 0)]
+    assert LOG == [("begun", 0), "killed", ("ended", 0, 0)] or LOG[1:] == [("begun", 0), ("ended", 0, 0)]
     for number in (0, 2):
         machine = world.runtimes[number].machine
         assert not machine._parts, f"place({number}) remembers finishes"
@@ -533,14 +517,14 @@ def test_a_place_that_is_told_to_stay_while_it_says_farewell_does_one_of_both(se
         for _ in range(4):
             with contextlib.suppress(PliantError):
                 malleability().shrink(1, 0.0)
-            _LOG.clear()
+            LOG.clear()
             there = places()
             with finish():
                 for each in there:
                     async_at(each, spread)
                 pause(rng.randrange(20))
-            assert {*_LOG} == {each.id for each in there}
-            assert len(_LOG) == len(there) * (len(there) + 1)
+            assert {*LOG} == {each.id for each in there}
+            assert len(LOG) == len(there) * (len(there) + 1)
 
     def spread() -> None:
         for each in places():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import operator
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from place_log import LOG, log, pause
 
 from pliant.apgas import (
     BadPlaceException,
@@ -25,26 +27,15 @@ from pliant.apgas import (
     place,
     places,
 )
-from pliant.apgas.runtime import current
 from pliant.apgas.transport.together import Together
 from pliant.model.errors import PliantError
 
 SEEDS = range(10)
-_LOG: list[object] = []
 
 
 @pytest.fixture(autouse=True)
 def _empty_log() -> None:
-    _LOG.clear()
-
-
-def log(what: object) -> None:
-    _LOG.append(what)
-
-
-def pause(times: int) -> None:
-    for _ in range(times):
-        current().threads.pause()
+    LOG.clear()
 
 
 # ---- teams ---------------------------------------------------------------------------------------------------
@@ -59,7 +50,7 @@ def steps(team: Team, seed: int, rounds: int) -> None:
             case "barrier":
                 log(came := (team.places, number))
                 team.barrier()
-                assert _LOG.count(came) == len(team.places)
+                assert LOG.count(came) == len(team.places)
             case "broadcast":
                 root = draw.choice(team.places)
                 value = np.arange(20_000) * number if here() == root else None
@@ -73,6 +64,18 @@ def steps(team: Team, seed: int, rounds: int) -> None:
             case _:
                 total = team.allreduce(np.full(9000, float(here().id)))
                 assert total[0] == sum(each.id for each in team.places)
+
+
+def at_all(task: Callable[[Team], None], seed: int) -> None:
+    """Each of three places does the task, with one team."""
+
+    def main() -> None:
+        team = Team()
+        with finish():
+            for each in team.places:
+                async_at(each, task, team)
+
+    Together(seed).begin(main, places=3)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -123,7 +126,7 @@ def test_a_lost_place_is_an_error_at_all_others(seed: int, first: int, victim: i
 
 
 def _only_heard() -> list[tuple[int, int]]:
-    return [(each[1], each[2]) for each in _LOG if isinstance(each, tuple) and each[0] == "heard"]
+    return [(each[1], each[2]) for each in LOG if isinstance(each, tuple) and each[0] == "heard"]
 
 
 def gives_up(team: Team, timeout_s: float | None) -> None:
@@ -146,7 +149,7 @@ def test_a_place_that_gives_up_is_told_to_all(seed: int) -> None:
         gives_up(team, None)
 
     Together(seed).begin(main, places=3)
-    assert sorted(map(str, _LOG)) == ["0", "1", "2"]
+    assert sorted(map(str, LOG)) == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -155,13 +158,7 @@ def test_places_that_call_different_operations_are_told_which(seed: int) -> None
         with pytest.raises(PliantError, match=r"called broadcast of place\(.\)|called barrier"):
             team.barrier() if here().id else team.broadcast(1, root=place(1))
 
-    def main() -> None:
-        team = Team()
-        with finish():
-            for each in places():
-                async_at(each, other, team)
-
-    Together(seed).begin(main, places=3)
+    at_all(other, seed)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -174,13 +171,7 @@ def test_what_one_place_raises_in_an_operation_all_raise(seed: int, bad: int) ->
         if not isinstance(value, int):
             value.close()
 
-    def main() -> None:
-        team = Team()
-        with finish():
-            for each in places():
-                async_at(each, sums, team)
-
-    Together(seed).begin(main, places=3)
+    at_all(sums, seed)
 
 
 def test_who_is_not_of_a_team_is_told_and_one_operation_goes_on_at_a_time() -> None:
@@ -237,7 +228,7 @@ def test_a_finish_collects_what_all_its_tasks_offer(seed: int, home: int) -> Non
         return float(found.value[0])
 
     def main() -> None:
-        assert at(place(home), collects) == len(_LOG)
+        assert at(place(home), collects) == len(LOG)
         pause(1000)  # what is kept elsewhere is let go of
 
     world = Together(seed)
@@ -313,7 +304,7 @@ def test_a_handler_is_told_of_each_place_that_dies(seed: int) -> None:
             for victim in (1, 2):
                 assert not is_dead(place(victim))
                 world.kill(victim)
-            while len(_LOG) < 2:
+            while len(LOG) < 2:
                 pause(1)
         world.kill(4)
         while not is_dead(Place(4)):
@@ -321,4 +312,4 @@ def test_a_handler_is_told_of_each_place_that_dies(seed: int) -> None:
         pause(50)
 
     world.begin(main, places=5)
-    assert sorted(map(str, _LOG)) == ["(0, 1, True)", "(0, 2, True)"]
+    assert sorted(map(str, LOG)) == ["(0, 1, True)", "(0, 2, True)"]

@@ -6,13 +6,11 @@ home when the finish is over, and a place that dies with some of it is an error 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from pliant.apgas.errors import BadPlaceException, DeadPlaceException
 from pliant.apgas.place.messages import FinishId
 from pliant.apgas.place.payload import copied, pack, unpack
 from pliant.apgas.runtime import Finish, context, current
@@ -53,8 +51,7 @@ class CollectingFinish(AbstractContextManager["CollectingFinish[T]"], Generic[T]
             with runtime.monitor:
                 del runtime.objects[key]
             for place in self._offers.places:
-                with contextlib.suppress(BadPlaceException, DeadPlaceException):
-                    runtime.tell(place, _forget, key)
+                runtime.tell_if_there(place, _forget, key)
 
 
 def collecting_finish(reduce: Callable[[T, T], T], start: T) -> CollectingFinish[T]:

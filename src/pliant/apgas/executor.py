@@ -259,8 +259,7 @@ class PlaceExecutor(_InChunks):
             self._send(batch, calls)
         if asked is not None:
             place, count = asked
-            with contextlib.suppress(BadPlaceException, DeadPlaceException):
-                self._runtime.tell(place, _give_back, self._key, count)
+            self._runtime.tell_if_there(place, _give_back, self._key, count)
 
     def _begin(self, batch: Batch) -> dict[int, _Call]:
         """The calls of the batch but those that were cancelled. The lock is held."""
@@ -378,9 +377,8 @@ class PlaceExecutor(_InChunks):
         if origin.future is not None:
             _settle(origin.future, parts, raised=answered.raised)
         else:
-            with contextlib.suppress(BadPlaceException, DeadPlaceException):  # who asked has gone
-                told = self._key, origin.number, beside(parts), answered.raised
-                self._runtime.tell(origin.place, _deliver, *told)
+            told = self._key, origin.number, beside(parts), answered.raised
+            self._runtime.tell_if_there(origin.place, _deliver, *told)
 
     def _fail(self, origin: _Origin, error: Exception) -> None:
         if origin.future is not None:
@@ -416,8 +414,7 @@ class PlaceExecutor(_InChunks):
             places, self._introduced = self._introduced, set()
         self._hands.leave(self._key)
         for place in places:
-            with contextlib.suppress(BadPlaceException, DeadPlaceException):
-                self._runtime.tell(place, _forget, self._key)
+            self._runtime.tell_if_there(place, _forget, self._key)
 
 
 class _Elsewhere(_InChunks):
@@ -552,8 +549,7 @@ def _submitted(key: str, place: int, number: int, parts: Sequence[Buffer]) -> No
     if (executor := _home(key)) is not None:
         executor.accept(place, number, parts)
         return
-    with contextlib.suppress(BadPlaceException, DeadPlaceException):
-        current().tell(place, _deliver, key, number, [pack_error(RuntimeError(CLOSED))], True)
+    current().tell_if_there(place, _deliver, key, number, [pack_error(RuntimeError(CLOSED))], True)
 
 
 def _deliver(key: str, number: int, parts: Sequence[Buffer], raised: bool) -> None:  # noqa: FBT001

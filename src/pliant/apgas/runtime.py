@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from pliant.apgas.errors import DeadPlaceException, MultipleException
+from pliant.apgas.errors import BadPlaceException, DeadPlaceException, MultipleException
 from pliant.apgas.place.finishes import Home
 from pliant.apgas.place.machine import PlaceMachine, Ready
 from pliant.apgas.place.messages import AnyMessage, FinishId, Payload, Stop
@@ -208,6 +208,11 @@ class Runtime:
         cannot be pickled, BadPlaceException or DeadPlaceException if there is no such place."""
         with self.within(None):
             self.spawn(place, what, args, counted=False, urgent=True)
+
+    def tell_if_there(self, place: int, what: Callable[..., object], *args: object) -> None:
+        """As :meth:`tell`; nothing if the place has gone."""
+        with contextlib.suppress(BadPlaceException, DeadPlaceException):
+            self.tell(place, what, *args)
 
     def spawn_apart(self, fn: Callable[[], object]) -> None:
         """Run ``fn()`` here in the current finish, in a thread of its own that waits for no worker."""

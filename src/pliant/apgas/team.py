@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pliant.apgas.api import Place, places
-from pliant.apgas.errors import BadPlaceException, DeadPlaceException
+from pliant.apgas.errors import BadPlaceException
 from pliant.apgas.place.messages import Buffer
 from pliant.apgas.place.payload import beside, pack, pack_error, unpack, unpack_error
 from pliant.apgas.runtime import Runtime, current
@@ -27,13 +27,13 @@ class Team:
     """One task at each of ``there`` (default: all places of now) works together with the others by ``barrier``,
     ``broadcast`` and ``allreduce``. Made at any place, and sent to the others as an argument of their tasks.
 
-    All places of the team call the same operations in the same order, one at a time. Each waits for all places, for as
-    long as these are there, or for ``timeout_s`` seconds.
+    All places of the team call the same operations in the same order, one at a time. An operation waits until every
+    place has called it, or for ``timeout_s`` seconds.
 
-    What one of them raises, all raise, in this operation or in their next: DeadPlaceException or BadPlaceException
-    where a place has died or left, TimeoutError where one gave up, PliantError where one called another operation, and
-    what pickle or the user's function raised. The team is of no more use then: make another of the ``places()`` that
-    are left.
+    An error at one place is raised at every place, in this operation or the next: DeadPlaceException if a place died,
+    BadPlaceException if a place left, TimeoutError if a place waited longer than ``timeout_s``, PliantError if places
+    called different operations, and whatever pickle or the user's function raised. The team cannot be used after that:
+    make another ``Team()`` of the remaining places.
     """
 
     def __init__(self, there: Iterable[Place] | None = None) -> None:
@@ -48,7 +48,7 @@ class Team:
 
     def barrier(self, timeout_s: float | None = None) -> None:
         """Wait until all places of the team have come here."""
-        self._meet("barrier", None, lambda _: None, timeout_s)
+        self._operate("barrier", None, lambda _: None, timeout_s)
 
     def broadcast(
         self, value: T | None = None, root: Place | None = None, timeout_s: float | None = None
@@ -57,7 +57,7 @@ class Team:
         and get a copy. The root may get its own object. BadPlaceException if the root is not of the team."""
         root = self._member(root or self.places[0])
         given = value if root.id == current().here else None
-        found: T = self._meet(f"broadcast of {root}", given, lambda values: values[root.id], timeout_s)
+        found: T = self._operate(f"broadcast of {root}", given, lambda values: values[root.id], timeout_s)
         return found
 
     def allreduce(
@@ -69,25 +69,29 @@ class Team:
         def reduced(values: dict[int, T]) -> T:
             return functools.reduce(reduce, (values[place.id] for place in self.places))
 
-        found: T = self._meet("allreduce", value, reduced, timeout_s)
+        found: T = self._operate("allreduce", value, reduced, timeout_s)
         return found
 
     def forget(self) -> None:
         """Free this place's memory of the team, after its last operation here."""
         current().objects.pop(self._key, None)
 
-    def _meet(
+    def _operate(
         self, what: str, value: object, answer: Callable[[dict[int, Any]], Any], timeout_s: float | None
     ) -> Any:
         runtime = current()
         self._member(Place(runtime.here))
-        seat = _seat_of(self._key)
-        if seat.broken is not None:
-            raise unpack_error(seat.broken)
-        with seat.turn(what) as number:
-            meeting = _Meeting(runtime, self._key, number, what, self.places, timeout_s)
-            with meeting.breaking():
-                return meeting.follow(value) if meeting.head != runtime.here else meeting.lead(value, answer)
+        membership = _membership_of(self._key)
+        if membership.broken is not None:
+            raise unpack_error(membership.broken)
+        with membership.turn(what) as number:
+            operation = _Operation(self, membership, number, what, timeout_s)
+            with operation.breaking():
+                return (
+                    operation.follow(value)
+                    if operation.head != runtime.here
+                    else operation.lead(value, answer)
+                )
 
     def _member(self, place: Place) -> Place:
         if place not in self.places:
@@ -95,21 +99,21 @@ class Team:
         return place
 
 
-class _Word(NamedTuple):
+class _Arrival(NamedTuple):
     """What a place has come to, with its value, or with the answer of the first place."""
 
     what: str
     parts: Sequence[Buffer]
 
 
-class _Seat:
+class _Membership:
     """What one place knows of a team."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._number = 0
         self._busy = ""
-        self.came: dict[int, dict[int, _Word]] = {}
+        self.came: dict[int, dict[int, _Arrival]] = {}
         """By number of the operation who has come: at the first place all others, at these that one, which answers."""
         self.broken: bytes | None = None
         """Why the team is of no more use, pickled."""
@@ -134,38 +138,35 @@ class _Seat:
                 self.came.pop(number, None)
 
 
-class _Meeting:
+class _Operation:
     """One operation, at one place."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 -- an operation is what it is
-        self,
-        runtime: Runtime,
-        key: str,
-        number: int,
-        what: str,
-        places: Sequence[Place],
-        timeout_s: float | None,
+    def __init__(
+        self, team: Team, membership: _Membership, number: int, what: str, timeout_s: float | None
     ) -> None:
-        self._runtime, self._key, self._seat, self._number = runtime, key, _seat_of(key), number
-        self._what, self._timeout_s = what, timeout_s
-        self.head = places[0].id
-        self._others = [place.id for place in places if place.id != runtime.here]
+        self._runtime, self._key = current(), team._key  # noqa: SLF001 - of this module
+        self._membership, self._number, self._what, self._timeout_s = membership, number, what, timeout_s
+        self.head = team.places[0].id
+        self._others = [place.id for place in team.places if place.id != self._runtime.here]
 
     def lead(self, value: object, answer: Callable[[dict[int, Any]], Any]) -> Any:
         """At the first place: its answer, when all have come."""
-        words = self._wait(self._others)
+        arrivals = self._wait(self._others)
         found = answer(
-            {self._runtime.here: value, **{place: unpack(word.parts) for place, word in words.items()}}
+            {
+                self._runtime.here: value,
+                **{place: unpack(arrival.parts) for place, arrival in arrivals.items()},
+            }
         )
-        word = _Word(self._what, beside(pack(found)))
+        arrival = _Arrival(self._what, beside(pack(found)))
         for place in self._others:
-            self._tell(place, _come, self._number, self._runtime.here, word)
+            self._tell(place, _come, self._number, self._runtime.here, arrival)
         return found
 
     def follow(self, value: object) -> Any:
         """At another place: what the first one answers."""
-        word = _Word(self._what, beside(pack(value)))
-        self._tell(self.head, _come, self._number, self._runtime.here, word)
+        arrival = _Arrival(self._what, beside(pack(value)))
+        self._tell(self.head, _come, self._number, self._runtime.here, arrival)
         return unpack(self._wait([self.head])[self.head].parts)
 
     @contextlib.contextmanager
@@ -176,26 +177,27 @@ class _Meeting:
         except BaseException as error:
             why = pack_error(error)
             with self._runtime.monitor:
-                first, self._seat.broken = self._seat.broken is None, self._seat.broken or why
+                first, self._membership.broken = (
+                    self._membership.broken is None,
+                    self._membership.broken or why,
+                )
             for place in self._others if first else ():
                 self._tell(place, _break, why)
             raise
 
     def _tell(self, place: int, what: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(
-            DeadPlaceException, BadPlaceException
-        ):  # who waits for it notices that itself
-            self._runtime.tell(place, what, self._key, *args)
+        """Who waits for a place that has gone notices that itself."""
+        self._runtime.tell_if_there(place, what, self._key, *args)
 
-    def _wait(self, wanted: Sequence[int]) -> dict[int, _Word]:
+    def _wait(self, wanted: Sequence[int]) -> dict[int, _Arrival]:
         """What all that are ``wanted`` say; raises what keeps them from it."""
-        runtime, seat = self._runtime, self._seat
+        runtime, membership = self._runtime, self._membership
         with runtime.monitor:
-            came = seat.came.setdefault(self._number, {})
+            came = membership.came.setdefault(self._number, {})
 
             def over() -> bool:
                 whole = all(place in came for place in wanted)
-                return whole or bool(seat.broken or self._lost() or self._other_word(came))
+                return whole or bool(membership.broken or self._lost() or self._other_call(came))
 
             runtime.wait(over, self._timeout_s)
             error = self._problem(came, [place for place in wanted if place not in came])
@@ -203,17 +205,17 @@ class _Meeting:
             raise error
         return came
 
-    def _problem(self, came: dict[int, _Word], missing: Sequence[int]) -> Exception | None:
-        if (other := self._other_word(came)) is not None:
-            place, word = other
+    def _problem(self, came: dict[int, _Arrival], missing: Sequence[int]) -> Exception | None:
+        if (other := self._other_call(came)) is not None:
+            place, what = other
             return PliantError(
                 f"place({self._runtime.here}) called {self._what} as operation {self._number} of its team, "
-                f"place({place}) called {word}: all places of a team call the same operations in the same order"
+                f"place({place}) called {what}: all places of a team call the same operations in the same order"
             )
         if not missing:
             return None
-        if self._seat.broken is not None:
-            return unpack_error(self._seat.broken)
+        if self._membership.broken is not None:
+            return unpack_error(self._membership.broken)
         if (lost := self._lost()) is not None:
             return lost
         names = ", ".join(f"place({place})" for place in missing)
@@ -221,8 +223,10 @@ class _Meeting:
             f"place({self._runtime.here}) gave up its {self._what} after {self._timeout_s:g} s: {names} had not come"
         )
 
-    def _other_word(self, came: dict[int, _Word]) -> tuple[int, str] | None:
-        return next(((place, word.what) for place, word in came.items() if word.what != self._what), None)
+    def _other_call(self, came: dict[int, _Arrival]) -> tuple[int, str] | None:
+        return next(
+            ((place, arrival.what) for place, arrival in came.items() if arrival.what != self._what), None
+        )
 
     def _lost(self) -> Exception | None:
         """Why the team is not whole."""
@@ -236,10 +240,10 @@ class _Meeting:
         return None
 
 
-def _seat_of(key: str) -> _Seat:
+def _membership_of(key: str) -> _Membership:
     runtime = current()
     with runtime.monitor:
-        found: _Seat = runtime.objects.setdefault(key, _Seat(runtime))
+        found: _Membership = runtime.objects.setdefault(key, _Membership(runtime))
     return found
 
 
@@ -252,15 +256,15 @@ def _team(key: str, numbers: Sequence[int]) -> Team:
 # ---- what places tell each other ---------------------------------------------------------------------------------
 
 
-def _come(key: str, number: int, place: int, word: _Word) -> None:
+def _come(key: str, number: int, place: int, arrival: _Arrival) -> None:
     """``place`` has come to the operation with this number, or answers there."""
-    seat = _seat_of(key)
+    membership = _membership_of(key)
     with current().monitor:
-        seat.came.setdefault(number, {})[place] = word
+        membership.came.setdefault(number, {})[place] = arrival
 
 
 def _break(key: str, why: bytes) -> None:
     """The team is of no more use."""
-    seat = _seat_of(key)
+    membership = _membership_of(key)
     with current().monitor:
-        seat.broken = seat.broken or why
+        membership.broken = membership.broken or why

@@ -18,9 +18,9 @@ MAX_LAG = 256
 COST_SHARE = 0.00125
 """The share of run time that checking may take; as much again is for what is around it, and for the other steps."""
 APART_S = 1.0
-"""The most time between two checks of more than one step: the scheduler waits for about two of them."""
+"""The longest time between two checks, unless one step takes longer. The scheduler waits for about two checks."""
 FIRST_S = 100e-6
-"""The most that the first check of an epoch is taken to cost."""
+"""Upper limit of the first estimate of a check's cost."""
 
 
 def better_lag(cost_s: float, step_s: float) -> int:

@@ -86,9 +86,9 @@ class Context:
     ``resizer`` is the way to other sizes. ``before``, ``during`` and ``after`` are what the program wants called at
     each resize; ``stopped``: the first have been, and the others not yet. ``begun`` is an expansion whose constant data
     move beside the steps. For ``inhibit`` after a check no other one asks. ``sleepers`` are those of this group, on its
-    rank 0; ``bed`` is there on one of them. ``ahead``: the job is in a later loop, which this rank has still to reach.
-    ``watches``: ranks compare after each resize what newcomers miss; ``uses``
-    are told which arrays the program uses then.
+    rank 0; ``bed`` is there on one of them. ``catching_up``: the job's snapshot, while this rank has still to reach the
+    loop that the job is in. ``watches``: ranks compare after each resize what newcomers miss; ``uses`` are told which
+    arrays the program uses then.
     """
 
     bounds: Bounds
@@ -119,14 +119,14 @@ class Context:
     inhibit: Period = field(default_factory=Period)
     watches: bool = True
     uses: Uses = field(default_factory=Uses)
-    ahead: Snapshot | None = None
+    catching_up: Snapshot | None = None
 
     def joined(self, what: str) -> Team:
         """The team; NotJoined or Released where there is none, and NotJoined on a rank that is not in its loop yet."""
         if self.team is None:
             raise Released if self.released else NotJoined(what)
-        if self.ahead is not None:
-            raise NotJoined(what, self.ahead.loop.number)
+        if self.catching_up is not None:
+            raise NotJoined(what, self.catching_up.loop.number)
         return self.team
 
     def seat(self) -> Seat:
@@ -231,18 +231,18 @@ class Context:
         for hook in self.after:
             hook()
 
-    def arrive_ahead(self, snapshot: Snapshot) -> None:
+    def begin_catching_up(self, snapshot: Snapshot) -> None:
         """This rank has joined the job, and the job is in a loop that this rank has still to reach."""
         self.go_on()
-        self.ahead = snapshot
+        self.catching_up = snapshot
         for each in self.arrays.values():
             if isinstance(each, Array):
                 each.hide()
 
-    def reach_loop(self) -> None:
+    def end_catching_up(self) -> None:
         """This rank begins the loop that the job is in."""
-        if self.ahead is not None:
-            self.ahead = None
+        if self.catching_up is not None:
+            self.catching_up = None
             for each in self.arrays.values():
                 if isinstance(each, Array):
                     each.show()

@@ -12,9 +12,8 @@ class NotJoined(PliantError):  # noqa: N818 - a state of the rank rather than a 
 
     def __init__(self, what: str, loop: int = 0) -> None:
         super().__init__(
-            f"{what} is not there between two loops on this rank, which has joined in loop {loop + 1} of the block and "
-            "has still to reach it: guard what stands between loops with `if job.joined:`; begin each loop on all "
-            "ranks"
+            f"{what} is not available here: this rank joined in loop {loop + 1} of the block and has not reached it. "
+            "Guard code between loops with `if job.joined:`, but begin each loop on all ranks"
             if loop
             else f"{what} is not there yet: this rank is a newcomer and is joined when its steps() loop begins, or by "
             "job.join() or its first job.check() where the program has a loop of its own; "

@@ -95,7 +95,7 @@ class Job:
     def joined(self) -> bool:
         """Whether this rank takes part in the job now. False on a newcomer before the loop that the job is in, and on a
         rank that has been released: what stands between two loops and uses the job is for those where it is True."""
-        return self._context.team is not None and self._context.ahead is None
+        return self._context.team is not None and self._context.catching_up is None
 
     @property
     def cart(self) -> Cart:
@@ -266,14 +266,14 @@ class Job:
         context, number = self._context, self._loops
         self._loops += 1
         before, arrives = self._loop, context.team is None
-        if before is not None and context.ahead is None:
+        if before is not None and context.catching_up is None:
             before.settle()
-        begin = context.resizer.arrive() if arrives else context.ahead
+        begin = context.resizer.arrive() if arrives else context.catching_up
         if begin is not None and begin.loop.number > number:
             if arrives:
-                context.arrive_ahead(begin)
+                context.begin_catching_up(begin)
             return iter(())
-        context.reach_loop()
+        context.end_catching_up()
         if context.watches and context.resizer.resizes:
             prepare(looping())
         model = context.model if pace is True else pace or None

@@ -89,7 +89,7 @@ def _held(variables: Iterable[tuple[str, Any]], names: Mapping[int, str]) -> Ite
 
 def _text(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        # NumPy takes longer for a text of its own than a look at all variables.
+        # repr() of an array is slow: this runs between two steps.
         shown = f"array({(value.reshape(-1)[:TEXT] if value.size > TEXT else value).tolist()!r})"
     else:
         shown = repr(value.item() if isinstance(value, np.generic) else value)

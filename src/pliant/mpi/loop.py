@@ -261,7 +261,7 @@ class Loop:
         if context.released:
             raise Released
         if woken is not None and woken.loop != self.place:
-            context.arrive_ahead(woken)
+            context.begin_catching_up(woken)
             raise _Elsewhere
         if woken is not None:
             self._take_up(woken)
@@ -321,7 +321,7 @@ class Loop:
         self.over = True
         if self._stalling is not None:
             self._stalling.end()
-        if self._resizing or MPI.Is_finalized() or self._context.ahead is not None:
+        if self._resizing or MPI.Is_finalized() or self._context.catching_up is not None:
             return
         context = self._context
         context.uses.on = False

@@ -6,7 +6,6 @@ down (``safety.py``), and lets all go on with that, until nobody has died meanwh
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,8 +21,8 @@ from pliant.apgas.place.messages import FinishId
 from pliant.apgas.runtime import Runtime, current
 from pliant.model.errors import PliantError
 
-Step = Callable[[FinishId], None]
 GONE = (BadPlaceException, DeadPlaceException)
+Step = Callable[[FinishId], None]
 
 
 class ResilientBalancer(Balancer):
@@ -165,8 +164,7 @@ class ResilientBalancer(Balancer):
             runtime.call(0, note_put_down, (self._key, runtime.here, buddy), urgent=True)
         for giver, pieces in safety.news(backup).items():
             for known in (giver, 0):  # what a giver that leaves has not forgotten is place 0's
-                with contextlib.suppress(*GONE):
-                    runtime.tell(known, forget, self._key, pieces)
+                runtime.tell_if_there(known, forget, self._key, pieces)
 
     # ---- workers -----------------------------------------------------------------------------------------
 

@@ -243,7 +243,7 @@ def _end_all(rest: MPI.Intracomm, wait: Wait) -> None:
     """When the program has ended on all ranks of the job."""
     if rest.rank == 0:
         say("processes that were started for a resize, and called off, are there still: they are ended")
-    drain(spawning.END_S)
+    drain()
     barrier(rest, wait, "the others of the job to end", limited=False)
     if rest.rank == 0:
         spawning.end_job(0)

@@ -84,7 +84,7 @@ def parcels(old: Part | None, new: Part | None, way: Way, old_spread: Spread, ne
     def there(part: Part | None, near: int, peer: int) -> list[Parcel]:
         """What this rank has at the end ``near`` of moves (0: source, 1: target) and ``peer`` at the other."""
         return [
-            Parcel(move[peer], part.view(patch), plain and _is_one(patch))
+            Parcel(move[:2][peer], part.view(patch), plain and _is_one(patch))
             for move in plan.moves
             if part and move[near] == way.rank
             for patch in move.patches
@@ -361,8 +361,10 @@ class Array(Movable):
         The array keeps that layout over resizes, until it takes another. With ``at_resize`` nothing moves now: the
         next resize takes the array there, as for weights that have changed, unless :meth:`to` or :meth:`resize` is
         called before. Take ``local`` and ``owned`` anew afterwards. The old ones are read-only. Views that the program
-        made of them stay writable, but are no part of the array. Raises ValueError for a layout that does not cover the array, and
-        PliantError on all ranks if they do not call it alike, and for a constant array.
+        made of them stay writable, but are no part of the array.
+
+        Raises ValueError for a layout that does not cover the array, PliantError for a constant one, and PliantError on
+        all ranks if they do not call it alike.
         """
         if at_resize:
             _, self.now = self._agree(lambda: self.now._replace(later=layout), "to")

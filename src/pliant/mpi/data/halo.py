@@ -47,7 +47,7 @@ class HaloViews(NamedTuple):
 class HaloExchange:
     """The halo of the array ``name`` on its way, from ``array.iexchange_halo()``.
 
-    Until it is complete the program leaves the halo, and the cells that others have as theirs, as they are.
+    Until it is complete the program must not read the halo, nor write the halo or the cells that neighbours receive.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what goes where, and how it is waited for

@@ -53,23 +53,7 @@ class Grid:
                 raise ValueError(f"mpi.Grid: {name} has {len(some)} entries for {len(axes)} axes")
         if min(halos) < 0:
             raise ValueError(f"mpi.Grid: a halo of {min(halos)} rows; it must be 0 or more")
-        dims: Dims = self.dims
-        if isinstance(dims, str):
-            if dims not in {BALANCED, SURFACE}:
-                raise ValueError(
-                    f"mpi.Grid: dims are {BALANCED!r}, {SURFACE!r}, numbers or a function, not {dims!r:.60}"
-                )
-        elif callable(dims):
-            if not hasattr(dims, "__qualname__"):  # others have an address in their text, other on each rank
-                raise ValueError(
-                    f"mpi.Grid: dims is a function with a name, not {dims!r:.60}; write it with def"
-                )
-        else:
-            dims = _whole(dims, "dims")
-            if len(dims) != len(axes) or min(dims) < 0:
-                raise ValueError(
-                    f"mpi.Grid: dims {dims} need a number, 0 or more, for each of the axes {axes}"
-                )
+        dims = _checked_dims(self.dims, axes)
         for name, value in (("axes", axes), ("halo", halos), ("periods", periods), ("dims", dims)):
             object.__setattr__(self, name, value)
 
@@ -157,6 +141,23 @@ class Grid:
     def __repr__(self) -> str:
         dims = self._function if callable(self.dims) else self.dims
         return f"Grid({self.axes}, halo={self.halo}, periods={self.periods}, dims={dims}, corners={self.corners})"
+
+
+def _checked_dims(dims: Dims, axes: tuple[int, ...]) -> Dims:
+    if isinstance(dims, str):
+        if dims not in {BALANCED, SURFACE}:
+            raise ValueError(
+                f"mpi.Grid: dims are {BALANCED!r}, {SURFACE!r}, numbers or a function, not {dims!r:.60}"
+            )
+        return dims
+    if callable(dims):
+        if not hasattr(dims, "__qualname__"):  # its text has an address, which differs from rank to rank
+            raise ValueError(f"mpi.Grid: dims is a function with a name, not {dims!r:.60}; write it with def")
+        return dims
+    lengths = _whole(dims, "dims")
+    if len(lengths) != len(axes) or min(lengths) < 0:
+        raise ValueError(f"mpi.Grid: dims {lengths} need a number, 0 or more, for each of the axes {axes}")
+    return lengths
 
 
 def _sides(parts: int, *, periodic: bool) -> int:

@@ -190,8 +190,8 @@ def halo_moves(spread: Spread, part: int, *, corners: bool = True) -> HaloMoves:
             moves.copied.append((_owned(combined, before), here))
         else:
             moves.received.append(HaloMove(spread.part_at(owner), here))
-    for asked in product(*(_asked(axis, here) for axis, here in zip(spread.axes, mine, strict=True))):
-        combined, peer = tuple(segment for _, segment in asked), tuple(there for there, _ in asked)
+    for requested in product(*(_requested(axis, here) for axis, here in zip(spread.axes, mine, strict=True))):
+        combined, peer = tuple(segment for _, segment in requested), tuple(there for there, _ in requested)
         if peer != mine and _is_halo(combined, corners=corners):
             moves.sent.append(HaloMove(spread.part_at(peer), _owned(combined, before)))
     return moves
@@ -235,9 +235,8 @@ def _around(axis: SpreadAxis, split: Cuts, span: RowRange, low: int) -> Iterator
             yield Segment(owner, at, at + found.rows, found.start - split.at[owner])
 
 
-def _asked(axis: SpreadAxis, coordinate: int) -> list[tuple[int, Segment]]:
-    """Which rows of the parts at ``coordinate`` those at each coordinate see, by that. They are those of which it sees
-    rows."""
+def _requested(axis: SpreadAxis, coordinate: int) -> list[tuple[int, Segment]]:
+    """For each neighbouring coordinate, the rows of ``coordinate`` in its window. Neighbours see each other."""
     neighbours = dict.fromkeys(segment.owner for segment in _segments(axis, coordinate))
     return [
         (there, segment)

@@ -6,12 +6,11 @@ from pliant.job.spawning.sources import Arrivals, NotExpanded, brief
 from pliant.job.spawning.spawn_tree import SpawnTreeNode
 from pliant.mpi.bare.spawning.expansion import Expansion, accept, check, clock, expand, late
 from pliant.mpi.bare.spawning.newcomer import arrive, begin, join_job
-from pliant.mpi.bare.spawning.process import END_S, end_job, end_with_launcher, host
+from pliant.mpi.bare.spawning.process import end_job, end_with_launcher, host
 from pliant.mpi.bare.spawning.shrink import Left, OwnWorld, ZombieOrder
 from pliant.mpi.bare.spawning.starter import SpawnStarter
 
 __all__ = [
-    "END_S",
     "Arrival",
     "Arrivals",
     "Expansion",

@@ -20,7 +20,7 @@ def end_job(code: int) -> None:
     """All that mpiexec has started ends, with this exit code, and this process at once, whatever it is in: a thread
     that is in MPI_Comm_spawn keeps MPI_Abort waiting. An exit alone would have mpiexec wait for what has been
     started. What this process has said is read first."""
-    drain(END_S)
+    drain()
     fd = os.environ.get("PMI_FD", "")
     if fd.isdigit():
         os.write(int(fd), f"cmd=abort exitcode={code}\n".encode())

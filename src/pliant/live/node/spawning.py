@@ -63,7 +63,7 @@ def _pairs(found: dict[str, str], keys: str, values: str) -> dict[str, str]:
 def refusal(rank: int, what: str = "") -> str:
     """For people."""
     return (
-        f"rank {rank} called MPI_Comm_spawn{what}, which is refused here: give "
+        f"rank {rank} called MPI_Comm_spawn{what}, which is not supported here: give "
         "the job all its ranks at the start; a pool of mpi4py.futures uses them with: "
         "pliant run -N 3 -- python -m mpi4py.futures SCRIPT"
     )

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 OURS = re.compile(r"^(?:[A-Z_]+=\S+ )?\.venv/bin/")
-ELSEWHERE = ("--hosts", "JOB", " queue", " nodes add", " doctor", " reproduce ")
+ELSEWHERE = ("--hosts", "--hostfile", "JOB", " queue", " nodes add", " doctor", " reproduce ")
 """In commands that need a cluster, a run that goes on, an empty machine or a quarter of an hour."""
 QUICK = (" simulate ", " calibrate ", " policies", " --dry-run")
 

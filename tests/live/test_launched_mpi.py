@@ -148,13 +148,18 @@ def test_a_program_goes_on_when_one_that_it_spawns_is_not_there(mark: str) -> No
     assert err.count("'other': No such file or directory") == 1
 
 
+def output_of_job(start: Callable[..., BatchRun], place: Path, python: str, text: str, nodes: int) -> str:
+    """What a rigid job with this program has written, which has ended well."""
+    program = place / "program.py"
+    program.write_text(text)
+    run = start(f"nodes = {nodes}", job("program", f"{python} {program}", f"{nodes}"))
+    assert run.finish()["program"]["state"] == "COMPLETED", run.story()
+    return (run.out / "program.log").read_text()
+
+
 @pytest.mark.long
 def test_a_job_goes_on_when_its_spawn_is_refused(start: Callable[..., BatchRun], tmp_path: Path) -> None:
-    program = tmp_path / "refused.py"
-    program.write_text(REFUSED)
-    run = start("nodes = 2", job("refused", f"{MPICH} {program}", "2"))
-    assert run.finish()["refused"]["state"] == "COMPLETED", run.story()
-    assert (run.out / "refused.log").read_text().count("refused") == 2
+    assert output_of_job(start, tmp_path, MPICH, REFUSED, 2).count("refused") == 2
 
 
 @EACH
@@ -169,11 +174,7 @@ def test_a_name_is_published_looked_up_and_gone_again(mark: str, nodes: int, pyt
 def test_a_name_of_a_rigid_job_is_known_on_all_its_nodes(
     start: Callable[..., BatchRun], tmp_path: Path, python: str
 ) -> None:
-    program = tmp_path / "names.py"
-    program.write_text(NAMES)
-    run = start("nodes = 3", job("names", f"{python} {program}", "3"))
-    assert run.finish()["names"]["state"] == "COMPLETED", run.story()
-    assert (run.out / "names.log").read_text().count("right") == 3
+    assert output_of_job(start, tmp_path, python, NAMES, 3).count("right") == 3
 
 
 @EACH

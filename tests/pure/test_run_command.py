@@ -209,6 +209,8 @@ def test_labels_of_nodes_that_cannot_be_are_named(options: list[str], problem: s
         ("python -u -", True),
         ("python -W error -", True),
         ("python -W error program.py", False),
+        ("python -Wm -", True),
+        ("python -uX importtime -", True),
         ("python program.py -", False),
         ("python -c pass -", False),
         ("python -uc pass", False),

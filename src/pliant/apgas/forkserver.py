@@ -20,59 +20,16 @@ from typing import NamedTuple
 
 import msgspec
 
+from pliant.model.python_program import PythonProgram
+
 LARGEST = 1 << 16
 """Of a message, in bytes."""
 NUMBER = "PLIANT_PLACE"
 """The variable that tells a script which place it is run by; none at place 0."""
 
 
-class Program(NamedTuple):
-    """A command line of Python: the interpreter's ``options``; ``way`` is "c", "m" or empty; ``name`` is the code, the
-    module, or the path of the script; the program's ``arguments``."""
-
-    options: list[str]
-    way: str
-    name: str
-    arguments: list[str]
-
-    @classmethod
-    def read(cls, words: list[str]) -> Program | None:
-        """From the words behind the interpreter; None where they name no program."""
-        rest, options = list(words), list[str]()
-        while rest and rest[0].startswith("-") and rest[0] != "-":
-            word = rest.pop(0)
-            if word.startswith("--"):  # --check-hash-based-pycs has a value
-                options += [word, *rest[:1]]
-                del rest[:1]
-                continue
-            letter = next((each for each in word if each in "cmWX"), "")
-            before, _, value = word.partition(letter) if letter else (word, "", "")
-            if letter and not value:
-                value = rest.pop(0) if rest else ""
-            if letter in ("c", "m"):
-                return cls(options + [before] * (before != "-"), letter, value, rest)
-            options.append(f"{before}{letter}{value}")
-        return cls(options, "", rest[0], rest[1:]) if rest and rest[0] not in ("", "-") else None
-
-    def run(self) -> None:
-        """Run it in this process, as the interpreter does."""
-        sys.argv = [f"-{self.way}" if self.way else self.name, *self.arguments]
-        safe, path = getattr(sys.flags, "safe_path", False), Path(self.name)
-        if not safe and not self.way and path.is_file():
-            sys.path.insert(0, str(path.resolve().parent))
-        elif not safe and self.way:
-            sys.path.insert(0, "" if self.way == "c" else str(Path.cwd()))
-        if self.way == "c":
-            main = sys.modules["__main__"] = ModuleType("__main__")
-            exec(compile(self.name, "<string>", "exec"), vars(main))  # noqa: S102 - the user's
-        elif self.way == "m":
-            runpy.run_module(self.name, run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(self.name, run_name="__main__")
-
-
 class StartPlace(msgspec.Struct, tag=True, frozen=True):
-    """To the server: fork this place. Beside it travels the pipe for what the place says before it comes to ``run``."""
+    """To the server: fork this place. The message carries a pipe, which is the place's standard error until ``run``."""
 
     place: int
     contact: str
@@ -83,7 +40,8 @@ class KillPlace(msgspec.Struct, tag=True, frozen=True):
 
 
 class PlaceEnded(msgspec.Struct, tag=True, frozen=True):
-    """From the server. ``code``: negative for a signal. ``why`` the place could not be started; empty if it was."""
+    """From the server: this place has ended. ``code`` is negative for a signal. ``why``: why the server could not start
+    it; empty if it did."""
 
     place: int
     code: int
@@ -91,8 +49,8 @@ class PlaceEnded(msgspec.Struct, tag=True, frozen=True):
 
 
 class Child(NamedTuple):
-    """What a place knows that was forked from the server. ``errors`` is the standard error of the program: until it
-    comes to ``run``, the place writes to a pipe instead."""
+    """A place that the server has forked. ``errors`` is the program's standard error: until its script comes to
+    ``run``, the place writes to a pipe instead."""
 
     place: int
     contact: str
@@ -118,7 +76,7 @@ class _Server:
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
 
     def serve(self) -> tuple[StartPlace, int] | None:
-        """None in the server, when it is over; in a child the place it is, and the pipe for what it says."""
+        """Returns None in the server, when it is over; in each child the place that it is, and its pipe."""
         gc.freeze()
         while True:
             ready, _, _ = select.select([self._control.fileno(), self._woken], [], [])
@@ -173,7 +131,7 @@ def main() -> None:
     """The server's program: the descriptor of its socket to place 0, then the words of the program to run."""
     global child  # noqa: PLW0603 - a process is one, or none
     number, *words = sys.argv[1:]
-    program = Program.read(words)
+    program = PythonProgram.read(words)
     if program is None:
         raise ValueError(f"{words} names no program")
     with socket.socket(fileno=int(number)) as control:
@@ -187,15 +145,32 @@ def main() -> None:
     os.environ[NUMBER] = str(start.place)
     sys.orig_argv = [sys.executable, *words]
     try:
-        program.run()
+        _run(program)
     except Exception as error:  # noqa: BLE001 - as the interpreter does
         trace = _of_program(error.__traceback__)
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         sys.exit(1)
 
 
+def _run(program: PythonProgram) -> None:
+    """Run it in this process, as the interpreter does."""
+    sys.argv = [f"-{program.way}" if program.way else program.name, *program.arguments]
+    safe, path = getattr(sys.flags, "safe_path", False), Path(program.name)
+    if not safe and not program.way and path.is_file():
+        sys.path.insert(0, str(path.resolve().parent))
+    elif not safe and program.way:
+        sys.path.insert(0, "" if program.way == "c" else str(Path.cwd()))
+    if program.way == "c":
+        main = sys.modules["__main__"] = ModuleType("__main__")
+        exec(compile(program.name, "<string>", "exec"), vars(main))  # noqa: S102 - the user's
+    elif program.way == "m":
+        runpy.run_module(program.name, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(program.name, run_name="__main__")
+
+
 def _of_program(trace: TracebackType | None) -> TracebackType | None:
-    """What a person who runs the program by itself would see."""
+    """The frames of the program: the server and runpy run it, and are no part of it."""
     while trace is not None and trace.tb_frame.f_globals.get("__name__") in (__name__, "runpy"):
         trace = trace.tb_next
     return trace

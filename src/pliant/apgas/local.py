@@ -17,12 +17,13 @@ from pathlib import Path
 import msgspec
 
 from pliant.apgas import forkserver
-from pliant.apgas.forkserver import LARGEST, KillPlace, PlaceEnded, Program, StartPlace
+from pliant.apgas.forkserver import LARGEST, KillPlace, PlaceEnded, StartPlace
 from pliant.apgas.place.membership import named
 from pliant.apgas.runtime import Runtime
 from pliant.apgas.transport import forks
 from pliant.apgas.transport.keys import Contact
 from pliant.model.errors import PliantError
+from pliant.model.python_program import PythonProgram
 
 END_S = 10.0
 """How long places may take to end."""
@@ -55,7 +56,7 @@ def repeated() -> tuple[list[str], str | None]:
     """The words behind the interpreter that run this program from its start, and in which directory; PliantError where
     nothing does."""
     main, words = sys.modules["__main__"], sys.orig_argv[1:]
-    file, program = getattr(main, "__file__", None) or "", Program.read(words)
+    file, program = getattr(main, "__file__", None) or "", PythonProgram.read(words)
     if getattr(main, "__spec__", None) is not None or (program is not None and program.way == "c"):
         return words, _BEGAN_IN
     for word in filter(None, words):
@@ -84,7 +85,7 @@ class _ForkServer:
 
     def __init__(self) -> None:
         words, cwd = repeated()
-        program = Program.read(words)
+        program = PythonProgram.read(words)
         options = [] if program is None else program.options
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = SERVER.format(root=str(Path(__file__).parents[2]))
@@ -105,7 +106,7 @@ class _ForkServer:
             socket.send_fds(self._control, [msgspec.json.encode(message)], [] if pipe is None else [pipe])
 
     def hear(self, within_s: float) -> list[PlaceEnded] | None:
-        """What it has said, after a wait for the first of it; None if it has gone."""
+        """The ends that the server reports within this time, and those behind the first; None if it has gone."""
         heard: list[PlaceEnded] = []
         try:
             while True:
@@ -119,7 +120,7 @@ class _ForkServer:
             return heard or None
 
     def end(self) -> str:
-        """It goes, and how it has."""
+        """End the server. Returns how it has ended."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
         self._control.close()
@@ -137,7 +138,7 @@ def ended(code: int) -> str:
 
 
 class _Place:
-    """What a place has said last on standard error before it was one, and how it has ended."""
+    """A place as place 0 sees it: its last lines on standard error before ``run``, and its end."""
 
     def __init__(self, hearing: int) -> None:
         self.end: PlaceEnded | None = None
@@ -202,7 +203,7 @@ class LocalPlaces:
         runtime.admit(self._places)
 
     def _hear(self, within_s: float) -> bool:
-        """Note which places have ended; False if nobody is there who would say so."""
+        """Note which places have ended; False if the server has gone, which alone knows."""
         heard = self._server.hear(within_s)
         for each in heard or ():
             self._places[each.place].end = each
@@ -220,7 +221,7 @@ class LocalPlaces:
         self._server.end()
 
     def _await_ends(self, within_s: float) -> bool:
-        """Whether some have not ended within this time, as far as anybody can tell."""
+        """Whether some places have not ended within this time; False if the server has gone."""
         end = time.monotonic() + within_s
         while any(place.end is None for place in self._places.values()):
             left_s = end - time.monotonic()

@@ -1,4 +1,4 @@
-"""What ``pliant doctor --hosts`` says: whether these nodes are reached, and by which network MPI works there."""
+"""``pliant doctor --hosts``: it tries whether ssh reaches these nodes, and by which network MPI works there."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Trial(NamedTuple):
 def findings(hosts: str, ssh_options: Sequence[str]) -> list[Finding]:
     """All findings about these nodes; PliantError if they cannot be named so."""
     names = hosts_named(hosts)
-    reached = _launched(hosts, ssh_options, ["true"], {})
+    reached = _launched(hosts, ssh_options, ["--", "true"], {})
     if reached["code"]:
         remedy = f"try it: pliant launch --hosts '{hosts}' -- true; nodes need ssh without a password, and this Python"
         return [Finding("nodes", False, _why(reached), remedy)]
@@ -92,7 +92,7 @@ def findings(hosts: str, ssh_options: Sequence[str]) -> list[Finding]:
 
 
 def verdict(names: Sequence[str], trials: Sequence[Trial]) -> Finding:
-    """What works is kept for launches over these nodes."""
+    """The quickest network that works, which is kept for launches over these nodes."""
     good = [trial for trial in trials if trial.step == DONE]
     if not good:
         with suppress(OSError):
@@ -117,7 +117,7 @@ def _tried(hosts: str, ssh_options: Sequence[str], netmod: str) -> Trial:
 
 
 def trial_of(netmod: str, told: dict[str, Any]) -> Trial:
-    """From what the launch tells of the program that tries it."""
+    """The trial of ``netmod``, from the answer of the launch."""
     said = "".join(each["stdout"] for each in told["outputs"]).split("\n")
     steps = [line for line in said if line.startswith(("MPI_", DONE))]
     step = steps[-1] if steps else ""
@@ -134,11 +134,10 @@ def _why(told: dict[str, Any]) -> str:
 def _launched(
     hosts: str, ssh_options: Sequence[str], words: Sequence[str], env: dict[str, str]
 ) -> dict[str, Any]:
-    """What ``pliant launch --json`` tells of this program on all nodes; PliantError if it tells nothing."""
+    """The answer of ``pliant launch --json`` with these ``words`` behind; PliantError if there is none."""
     options = [f"--ssh-option={each}" for each in ssh_options]
-    command = ["--", *words] if words[0] != "--mpi" else words
-    launch = [sys.executable, "-m", "pliant", "launch", "--json", "--hosts", hosts, *options, *command]
-    current_directory()
+    launch = [sys.executable, "-m", "pliant", "launch", "--json", "--hosts", hosts, *options, *words]
+    current_directory()  # or an error that says that it is gone
     try:
         ran = subprocess.run(
             launch, env={**os.environ, **env}, capture_output=True, text=True, errors="replace",

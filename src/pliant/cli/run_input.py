@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from pliant.model.python_program import reads_its_script
+
 
 class RunInput(NamedTuple):
     """At ``path`` the job opens our standard input; without one it has none, and ``why`` says why not."""
@@ -46,19 +48,7 @@ def of_command(*, elsewhere: bool, once: bool) -> RunInput:
 
 def script_is_input(command: list[str]) -> bool:
     """Whether this is a Python that takes its script from standard input."""
-    words = iter(command)
-    if not Path(next(words)).name.startswith("python"):
-        return False
-    for word in words:
-        if not word.startswith("-") or word.startswith("--"):
-            return False
-        if word == "-":
-            return True
-        if word[-1] in "cmVh" or word[1] in "cm":
-            return False
-        if word in {"-W", "-X"}:
-            next(words, "")
-    return True
+    return Path(command[0]).name.startswith("python") and reads_its_script(command[1:])
 
 
 def _file(*, elsewhere: bool) -> RunInput:

@@ -1,4 +1,4 @@
-"""What a loop costs: a step that does nothing, and the looks at the program's variables at a resize.
+"""Measures a loop: a step that does nothing, and the looks at the program's variables at a resize.
 
     python -m pliant_lab.measure.steps     # nanoseconds a step, milliseconds a resize
 

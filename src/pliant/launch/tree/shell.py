@@ -139,7 +139,7 @@ class TreeShell:
         self._look_for_end(self._now() + TREE_END_S, late, done)
 
     def _look_for_end(self, limit: float, late: float, done: Callable[[], object]) -> None:
-        """What ends here are processes and connections: that is polled, a matter of milliseconds."""
+        """Poll until the processes and connections below have ended: that takes milliseconds."""
         awaited = self._children & self._links.keys() or self._waiting()
         if (awaited or (self._missing and self._now() < late)) and self._now() < limit:
             self._loop.call_later(END_LOOK_S, self._look_for_end, limit, late, done)
@@ -471,8 +471,8 @@ class TreeStarter:
         loop.add_reader(self._watch, self._over)
 
     def _answer(self, data: bytes) -> None:
-        """What runs first there says so, and asks for code that it does not find; what a login shell says beside that
-        is nothing."""
+        """The first program on the node (`arriving.py`) says that it runs, and asks for code that it does not find. A
+        login shell may say more, which is skipped."""
         self._asked = (self._asked + data)[-WORDS:]
         if not self._is_there and arriving.HERE in self._asked:
             self._is_there = True

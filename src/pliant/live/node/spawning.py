@@ -1,7 +1,7 @@
-"""What MPI_Comm_spawn says over PMI-1, and what is told where it is refused. Without I/O.
+"""MPI_Comm_spawn over PMI-1, and the text for people where it is refused. Without I/O.
 
-Each program is a block of lines, from ``mcmd=spawn`` to ``endcmd``, with a ``key=value`` each; the answer follows the
-last block. Whoever answers earlier leaves lines behind that nobody understands.
+A rank sends a block of lines for each program, from ``mcmd=spawn`` to ``endcmd``, with a ``key=value`` each. The server
+answers after the last block: after an earlier answer it would take the rest for other commands.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _KEY = re.compile(
 
 
 class SpawnCall:
-    """One rank's call, as its lines come. ``is_broken``: some of them are nothing that a call has, as where an argument
-    has line breaks. PMI-1 does not quote them."""
+    """One rank's call, as its lines come. ``is_broken``: some lines belong to no call. An argument may have had line
+    breaks, which PMI-1 does not quote."""
 
     def __init__(self) -> None:
         self._programs: list[pmix.Program] = []
@@ -31,7 +31,8 @@ class SpawnCall:
         self.is_broken = False
 
     def take(self, line: str) -> pmix.Spawn | None:
-        """The whole with the last line of the last block, None before. ValueError if it cannot be understood."""
+        """Take a line. Returns the whole call after the last line of its last block, None before. ValueError if the
+        call cannot be understood."""
         self._characters += len(line)
         if self._characters > MOST_CHARACTERS:
             raise ValueError(f"more than {MOST_CHARACTERS} characters in a spawn")

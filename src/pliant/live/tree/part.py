@@ -1,5 +1,5 @@
-"""What an agent does of a program that is launched over a tree: which processes it starts, and how it cuts what they
-write into lines. Without I/O or clock."""
+"""An agent's part of a program that is launched over a tree: the processes that it starts, and their output, cut into
+lines. Without I/O or clock."""
 
 from __future__ import annotations
 

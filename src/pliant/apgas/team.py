@@ -186,7 +186,7 @@ class _Operation:
             raise
 
     def _tell(self, place: int, what: Callable[..., None], *args: object) -> None:
-        """Who waits for a place that has gone notices that itself."""
+        """As ``tell_if_there``: a place notices itself that another one has gone."""
         self._runtime.tell_if_there(place, what, self._key, *args)
 
     def _wait(self, wanted: Sequence[int]) -> dict[int, _Arrival]:

@@ -77,7 +77,7 @@ class ProviderName(StrEnum):
 ROOM = codec.MAX_LINE - codec.WRAPPING
 """Bytes that what a job is started with may have on its way."""
 BESIDE = 1 << 17
-"""Of these, what the jobs of a batch get for their command and their own variables."""
+"""Of these bytes, as many are for the command and the own variables of a batch's jobs."""
 
 
 def passed_on(room: int = ROOM - BESIDE) -> dict[str, str]:
@@ -145,7 +145,7 @@ def _check_apart(what: str, names: Iterable[str]) -> None:
 
 
 def hosts_in(path: Path) -> tuple[HostSlots, ...]:
-    """Those of ``--hostfile``; PliantError if it cannot be read, is no hostfile or names no host."""
+    """The hosts of ``--hostfile``; PliantError if it cannot be read, is no hostfile or names no host."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -189,7 +189,7 @@ class HostOptions(NamedTuple):
         return Starting("ssh", tuple(self.ssh_options), shell=_command(self.remote_shell))
 
     def found(self) -> tuple[HostSlots, ...]:
-        """Those that are named, or those of the allocation, without those that are excluded; PliantError."""
+        """The named hosts, or those of the allocation, without the excluded ones; PliantError."""
         if self.hosts is not None and self.hostfile is not None:
             raise PliantError("--hosts and --hostfile: give one of them")
         if self.hostfile is not None:

@@ -58,7 +58,7 @@ PHASES = {
 
 
 class Kept(NamedTuple):
-    """What a process on this node has written."""
+    """The output of a process on this node."""
 
     node: str
     stdout: bytearray
@@ -306,7 +306,7 @@ def _sizes(hosts: Sequence[HostSlots], processes: int | None) -> tuple[int, ...]
 
 
 def _printer(*, tag: bool) -> Callable[[str, t.Output], None]:
-    """What writes output here. A process that has not ended its line gets that end before another one writes, also on
+    """A function that writes output here. A process that has not ended its line gets that end before another one writes, also on
     the other stream where both are one file or terminal."""
     ends = (1, 1) if _is_one_file(1, 2) else (1, 2)
     last: dict[int, tuple[int, bool]] = {}

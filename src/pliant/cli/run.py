@@ -141,7 +141,7 @@ def _sending(batch: Batch, variables: dict[str, str]) -> Batch:
 
 
 class JobOptions(NamedTuple):
-    """What the options say of a command's job, and how many ``slots`` each of its nodes has; in a batch each job says
+    """The options of a command's job, and how many ``slots`` each of its nodes has; in a batch each job says
     so itself, and the cluster how many slots."""
 
     size: str = ""

@@ -314,7 +314,7 @@ class Launcher:
         self._tree.happened(b.Send(self._channels[node].tell(message)))
 
     def _repeat(self) -> None:
-        """What a node was told alone may have been lost with an agent in between."""
+        """A message to one node may have been lost with an agent in between."""
         for node in sorted(self._told):
             self._tree.happened(*map(b.Send, self._channels[node].again()))
         self._repeating = self._loop.call_later(CHANNEL_AGAIN_S, self._repeat)

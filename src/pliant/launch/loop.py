@@ -32,7 +32,7 @@ Descriptor = int | HasNumber
 
 
 class Loop(Protocol):
-    """What asyncio's event loop and :class:`EventLoop` have in common."""
+    """The methods that asyncio's event loop and :class:`EventLoop` have in common."""
 
     def time(self) -> float: ...
 
@@ -111,7 +111,7 @@ class EventLoop:
         return self._poll.poll(seconds)
 
     def _ready(self, events: list[tuple[int, int]]) -> list[tuple[dict[int, Call], int, Call | None]]:
-        """What is to be called for these, and where it stands."""
+        """The calls for these events, each with the table in which it stands."""
         return [
             (calls, number, calls.get(number))
             for number, mask in events
@@ -205,4 +205,4 @@ def _number(descriptor: Descriptor) -> int:
 
 
 def _nothing(*_: object) -> None:
-    """Of a signal the loop hears by its pipe."""
+    """The loop hears of the signal by its pipe."""

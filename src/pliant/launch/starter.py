@@ -124,7 +124,7 @@ def _problem(error: Exception, program: str, places: tuple[str, ...]) -> str:
 
 
 def place_problem(error: OSError, path: Path | str) -> str:
-    """What is wrong with a file or directory of Pliant's own below ``path``, and what to do."""
+    """The error with a file or directory of Pliant's own below ``path``, and its remedy."""
     why = error.strerror or error
     return f"{error.filename2 or error.filename or path}: {why}{_REMEDIES.get(error.errno, '')}"
 

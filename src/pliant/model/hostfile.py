@@ -51,7 +51,7 @@ def _both(one: HostSlots, other: HostSlots) -> HostSlots:
 
 
 def _hosts(line: str) -> list[HostSlots]:
-    """Those of one line; ValueError."""
+    """The hosts of one line; ValueError."""
     first, *rest = re.sub(r"\s*=\s*", "=", line).split() or [""]
     if not first:
         return []
@@ -79,7 +79,7 @@ def _named(word: str) -> tuple[list[str], int]:
 
 
 def _nodes(word: str) -> list[str]:
-    """Those of a hostlist; ValueError."""
+    """The nodes of a hostlist; ValueError."""
     return [node_at(name) for name in parse_hostlist(word)]
 
 

@@ -20,7 +20,7 @@ class Address(NamedTuple):
 
     @property
     def login(self) -> str:
-        """What ssh takes as its destination."""
+        """The destination for ssh."""
         return f"{self.user}@{self.host}" if self.user else self.host
 
     @property

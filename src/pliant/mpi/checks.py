@@ -32,7 +32,7 @@ def better_lag(cost_s: float, step_s: float) -> int:
 
 
 def likely_cost(before_s: float, measured_s: float) -> float:
-    """What a check costs, in seconds, after one more was measured; ``before_s`` is 0 at the first.
+    """The estimated cost of a check, in seconds, after one more was measured; ``before_s`` is 0 at the first.
 
     A check that other processes of the node interrupt measures milliseconds for microseconds. So a measurement raises
     the estimate by a quarter at most.
@@ -81,7 +81,7 @@ class Checks:
         self.due, self.lag = step + lag, lag
 
     def _account(self, now: float) -> None:
-        """What a check costs, from reading to posting, and the lag that follows; only the root's counts."""
+        """Measure a check, from reading to posting, and adapt the lag; only the root's counts."""
         if self._read_at and self._posted_at:
             self._cost_s = likely_cost(self._cost_s, now - self._read_at)
             self._better = better_lag(self._cost_s, (self._read_at - self._posted_at) / self.lag)

@@ -19,7 +19,7 @@ from pliant.mpi.snapshot import Snapshot
 
 NAP_S = 1e-3
 DRAIN_S = 5.0
-"""What mpiexec gets to read the output of a process that ends: its reader may be slow, or stand still."""
+"""mpiexec has so long to read the output of a process that ends: its own reader may be slow, or stand still."""
 NOBODY = "this rank cannot join a job: neither an agent nor a job that resizes itself has started it"
 
 

@@ -132,7 +132,7 @@ class Lookup(Message, frozen=True):
 
 
 class Unpublish(Message, frozen=True):
-    """What the group has published under these names; with ``anybodys`` what any has, and nothing is an error."""
+    """Take back the group's values of these names; with ``anybodys`` those of any group, and none is an error."""
 
     keys: tuple[str, ...]
     anybodys: bool = False

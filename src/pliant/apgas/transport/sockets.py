@@ -316,5 +316,5 @@ _TCP = (socket.AF_INET, socket.AF_INET6)
 
 
 def _address(end: tuple[str, int]) -> str:
-    """What ZeroMQ calls an end; of IPv6 there is more than host and port."""
+    """ZeroMQ's name of an end; IPv6 gives more than host and port."""
     return f"tcp://{contact(*end[:2])}"

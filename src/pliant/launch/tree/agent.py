@@ -90,7 +90,7 @@ def _pipes(posting: Posting) -> Path:
 
 
 def _code(posting: Posting) -> Path:
-    """Of the agent itself, where that was sent."""
+    """The folder of the agent's own code, where that was sent."""
     folder = runtime(posting)
     return folder.with_name(Path(code_folder(posting.run, posting.node)).name)
 
@@ -169,7 +169,7 @@ class NodeHouse:
     def __init__(self, posting: Posting, pid: int, link: socket.socket) -> None:
         self._posting = posting
         self._number = posting.seat.number
-        """Of the group that is launched here."""
+        """The number of the group that is launched here."""
         self._pid = pid
         self._loop = EventLoop()
         self._tree = TreeShell(posting, self)
@@ -226,7 +226,7 @@ class NodeHouse:
             self._stopping = self._loop.call_later(AGENT_STOP_S + AGENT_EXIT_S, self._go)
 
     def _go(self) -> None:
-        """What the node's agent has left is ended and removed."""
+        """End and remove all that the node's agent has left, then leave the tree."""
         if self._has_gone:
             return
         self._has_gone = self._has_hung_up = True

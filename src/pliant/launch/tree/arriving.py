@@ -1,5 +1,5 @@
-"""What runs first on a node that is reached by ssh, of which nothing is known. Its text is the program: there may be no
-other code yet. An agent follows, of the Pliant that is there, or of code that comes by standard input.
+"""The first program on a node that ssh reaches. It travels as text: the node may have no other code yet. It becomes an
+agent, of the Pliant that is there, or of code that comes by standard input.
 
 It needs no more than Python 3.7, so that it can say which Python is needed.
 """
@@ -12,13 +12,13 @@ import sys
 from importlib import import_module
 
 HERE = b"\1pliant: here\1\n"
-"""What it says at once on standard output: ssh has done its part."""
+"""It says this at once on standard output: ssh has done its part."""
 NEEDED = b"\1pliant: send code\1\n"
-"""What it says where it does not find the packages."""
+"""It says this where it does not find the packages."""
 ARCHIVE = "pliant-agent.zip"
 """Beside the packages, where they came by standard input (`shipping.py`)."""
 PACKAGES = ("pliant", "msgspec")
-"""What an agent is made of."""
+"""The packages of an agent."""
 COMES_S = 60
 """How long the code may take to come."""
 LENGTH = 12

@@ -92,7 +92,7 @@ def controller_at(nodes: Sequence[str], interface: str, starting: Starting) -> s
 
 
 def _host(node: str, starting: Starting) -> tuple[str, str]:
-    """What OpenSSH's configuration makes of a node's name, and which family of addresses it asks for."""
+    """The host that OpenSSH's configuration has for a node's name, and the family of addresses that it asks for."""
     if starting.by != "ssh" or starting.shell:
         return address(node).host, ""
     import subprocess  # at the controller alone, and slow to load

@@ -72,7 +72,7 @@ class Starting(msgspec.Struct, frozen=True):
                 return agent
 
     def _found(self, node: str, run: str) -> list[str]:
-        """What runs an agent where it is not known which Python there is, and whether Pliant is."""
+        """The words that run an agent on a node of which neither Python nor Pliant is known."""
         names = (self.python,) if self.chosen else (self.python, *_PYTHONS)
         with open(arriving.__file__.removesuffix("c"), encoding="utf-8") as file:  # noqa: PTH123 - pathlib is slow to load
             enter = file.read()
@@ -81,7 +81,7 @@ class Starting(msgspec.Struct, frozen=True):
         return ["sh", "-c", _FIND.format(names=shlex.join(names)), "sh", *agent]
 
     def login(self, node: str) -> tuple[str, list[str]]:
-        """What ssh has to be told of a node: its destination, and options, of which ssh takes the first of two."""
+        """A node for ssh: its destination, and options, of which ssh takes the first of two."""
         at = address(node)
         return at.login, [*(["-p", str(at.port)] if at.port else []), *self.options]
 

@@ -418,7 +418,7 @@ def _call(  # noqa: PLR0913 - whom, as whom, and what then
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, without a variable that has no name: nothing can be started with one."""
+    """This process' environment, without a variable that has no name: the system starts nothing with one."""
     return {name: value for name, value in os.environ.items() if name}
 
 
@@ -484,7 +484,7 @@ class TreeStarter:
             self._given.write(shipping.message())
 
     def _read(self) -> None:
-        """What it says."""
+        """Keep the last words of its standard error."""
         try:
             data = os.read(self._errors, 65536)
         except BlockingIOError:

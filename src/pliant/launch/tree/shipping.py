@@ -25,7 +25,7 @@ _PARTS = {
 
 
 def message() -> bytes:
-    """What the node reads that has asked for code: a length, then an archive."""
+    """The answer to a node that has asked for code: a length, then an archive."""
     code = archive()
     return b"%*d" % (LENGTH, len(code)) + code
 

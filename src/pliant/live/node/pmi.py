@@ -111,7 +111,7 @@ class PmiGroup:
         }
 
     def preset(self, values: Mapping[str, str]) -> None:
-        """What its key-value space has from the start."""
+        """Put these values into its key-value space before it starts."""
         self._values.update(values)
 
     def receive(self, rank: int, line: str) -> Answers:
@@ -146,7 +146,7 @@ class PmiGroup:
         return [reply for rank in self._world.ranks for reply in _lines(rank, "barrier_out")]
 
     def answered(self, answer: msgspec.Raw) -> Answers:
-        """What others have answered; it may be nothing. PmiError if the group cannot go on."""
+        """Take the answer of other groups, which may be none. PmiError if the group cannot go on."""
         if bytes(answer) == b"null":
             return []
         done = self._decoder.decode(answer)

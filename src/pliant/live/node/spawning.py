@@ -13,7 +13,7 @@ from pliant.protocol import pmix
 MOST_CHARACTERS = 1 << 17
 """In the blocks of one call: it has to fit into a message."""
 POOL = "mpi4py.futures.server"
-"""What a pool of mpi4py spawns."""
+"""The module that a pool of mpi4py spawns."""
 _KEY = re.compile(
     r"mcmd|nprocs|execname|totspawns|spawnssofar|argcnt|arg\d+|(preput|info)_(num|key_\d+|val_\d+)"
 )

@@ -108,7 +108,7 @@ class Launching:
         self.killed = False
         """Whether its processes were ended, as one of their world had failed."""
         self._causes: dict[int, Cause] = {}
-        """Of all that have failed."""
+        """By process, of all that have failed."""
         self._missed = ""
         """Why its processes were ended though none had failed."""
         self._errors: dict[int, str] = {}
@@ -307,7 +307,7 @@ class Launching:
         self._post([outcome(world.asker, pmix.FAILED)])
 
     def _at_fence(self, group: int, world: SpawnedWorld, fence: m.Fence) -> None:
-        """Those of a world that was spawned do not go along the tree."""
+        """The fence of a spawned world does not go along the tree."""
         merged = world.rounds.arrive(group, fence.round, fence.entries, more=fence.more)
         self._check_fence()
         for piece, more in pieces(merged) if merged is not None else ():

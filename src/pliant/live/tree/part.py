@@ -10,7 +10,7 @@ from pliant.protocol import launching as t
 from pliant.protocol import messages as m
 
 JOB = 1
-"""Of whatever is launched: there is no other."""
+"""The number of the launched program as a job: there is no other."""
 
 
 def part_of(launch: t.Launch, number: int) -> MpiWorld:
@@ -20,7 +20,7 @@ def part_of(launch: t.Launch, number: int) -> MpiWorld:
 
 
 def start_of(launch: t.Launch, number: int, output: str, token: str) -> m.StartGroup | None:
-    """What the agent of this number, from 0, is to start; None if nothing, as where it was added later."""
+    """The start of the group of this agent, numbered from 0; None if it has no process, as one that was added later."""
     if number >= len(launch.sizes) or not launch.sizes[number]:
         return None
     return m.StartGroup(

@@ -306,8 +306,8 @@ def _sizes(hosts: Sequence[HostSlots], processes: int | None) -> tuple[int, ...]
 
 
 def _printer(*, tag: bool) -> Callable[[str, t.Output], None]:
-    """A function that writes output here. A process that has not ended its line gets that end before another one writes, also on
-    the other stream where both are one file or terminal."""
+    """A function that writes output here. It ends the line of a process before another one writes, also on the other
+    stream where both are one file or terminal."""
     ends = (1, 1) if _is_one_file(1, 2) else (1, 2)
     last: dict[int, tuple[int, bool]] = {}
 

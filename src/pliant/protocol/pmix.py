@@ -132,7 +132,8 @@ class Lookup(Message, frozen=True):
 
 
 class Unpublish(Message, frozen=True):
-    """Take back the group's values of these names; with ``anybodys`` those of any group, and none is an error."""
+    """Take back the group's values of these names; with ``anybodys`` those of any group: then it is an
+    error if nobody has one."""
 
     keys: tuple[str, ...]
     anybodys: bool = False

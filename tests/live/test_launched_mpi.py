@@ -31,7 +31,7 @@ from mpi4py import MPI
 world = MPI.COMM_WORLD
 world.Set_errhandler(MPI.ERRORS_RETURN)
 try:
-    world.Spawn_multiple([sys.executable, "other"], [["-c", "import this"], ["a b"]], [1, 2])
+    world.Spawn_multiple([sys.executable, "other"], [["-c", "import signal; signal.pause()"], ["a b"]], [1, 2])
 except MPI.Exception:
     print("refused", flush=True)
 world.Barrier()
@@ -143,6 +143,7 @@ def test_a_spawned_rank_that_fails_ends_the_launch_with_its_code(mark: str) -> N
 
 
 def test_a_program_goes_on_when_one_that_it_spawns_is_not_there(mark: str) -> None:
+    """The other program of the call may run by then, on another node: it is ended."""
     code, out, err = run(mark, 2, MPICH, REFUSED)
     assert (code, out) == (0, ["refused"] * 3), err
     assert err.count("'other': No such file or directory") == 1
